@@ -1,0 +1,122 @@
+# Copyright (c) 2026, graceful.azure contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is private to the collection: it may change without notice.
+
+"""The options that the modules share, and the one place where an error becomes a failed task."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible.module_utils.basic import AnsibleModule, missing_required_lib
+from ansible_collections.graceful.azure.plugins.module_utils._client import Client, Limits
+from ansible_collections.graceful.azure.plugins.module_utils._document import Event, Filters, plain_name, seen_by
+from ansible_collections.graceful.azure.plugins.module_utils._endpoint import VNET_ENDPOINT, checked, lease_endpoints
+from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError, WrongOption
+from ansible_collections.graceful.azure.plugins.module_utils._service import Service
+from ansible_collections.graceful.azure.plugins.module_utils._transport import REQUESTS_ERROR, Transport
+
+
+def connection_options() -> dict[str, t.Any]:
+    return {
+        "endpoint": {"type": "str", "default": "auto"},
+        "api_version": {"type": "str", "default": "2020-07-01"},
+        "connect_timeout": {"type": "float", "default": 5},
+        "read_timeout": {"type": "float", "default": 130},
+        "retries": {"type": "int", "default": 3},
+        "vm_name": {"type": "str"},
+    }
+
+
+def filter_options() -> dict[str, t.Any]:
+    return {
+        "event_ids": {"type": "list", "elements": "str", "aliases": ["event_id"]},
+        "event_types": {"type": "list", "elements": "str"},
+        "event_statuses": {"type": "list", "elements": "str"},
+        "event_sources": {"type": "list", "elements": "str"},
+        "only_mine": {"type": "bool", "default": False},
+    }
+
+
+def filters_of(params: t.Mapping[str, t.Any]) -> Filters:
+    return Filters(
+        params["event_ids"] or (),
+        params["event_types"] or (),
+        params["event_statuses"] or (),
+        params["event_sources"] or (),
+        params["only_mine"],
+    )
+
+
+def run(module: AnsibleModule, work: t.Callable[[AnsibleModule, Service], dict[str, t.Any]]) -> None:
+    """Do the work with the service that the options name, and end the module with its result."""
+    if REQUESTS_ERROR:
+        where_from = "(the playbook graceful.azure.prepare installs it on every host)"
+        module.fail_json(msg=missing_required_lib("requests", reason=where_from), exception=REQUESTS_ERROR)
+    try:
+        result = work(module, service_of(module.params))
+    except EventsError as exc:
+        module.fail_json(msg=exc.message, **exc.fields)
+    else:
+        module.exit_json(**result)
+
+
+def service_of(params: t.Mapping[str, t.Any]) -> Service:
+    automatic = params["endpoint"].strip().lower() == "auto"
+    client = Client(
+        Transport(),
+        VNET_ENDPOINT if automatic else checked(params["endpoint"]),
+        Limits(params["connect_timeout"], params["read_timeout"], params["retries"]).checked(),
+        fallbacks=lease_endpoints if automatic else tuple,
+    )
+    if not params["api_version"].strip():
+        raise WrongOption("api_version is empty; leave it out, or give one such as 2020-07-01.")
+    return Service(client, params["api_version"].strip())
+
+
+class Viewpoint:
+    """Whose eyes the events are seen with: this VM's Azure name, asked of the service once and only if not given."""
+
+    def __init__(self, module: AnsibleModule, service: Service, known_name: str | None = None) -> None:
+        self._module = module
+        self._service = service
+        given = module.params["vm_name"]
+        if given is not None and not given.strip():
+            raise WrongOption("vm_name is empty; leave it out to ask the service, or give the VM's Azure name.")
+        self.vm_name: str | None = plain_name(given.strip()) if given else known_name
+        self._asked = self.vm_name is not None
+        self._warned: set[str] = set()
+
+    def require_name(self, option: str) -> str:
+        """This VM's name, for what cannot be decided without it."""
+        name = self._ask()
+        if name is None:
+            raise WrongOption(
+                f"{option} needs this VM's Azure name, which the service does not tell (a classic VM?). Set vm_name."
+            )
+        return name
+
+    def _ask(self) -> str | None:
+        if not self._asked:
+            self.vm_name = self._service.vm_name()
+            self._asked = True
+        return self.vm_name
+
+    def look(self) -> tuple[list[Event], int | str | None]:
+        """The events as this VM sees them now, and the document's incarnation."""
+        reading = self._service.read()
+        if self._ask() is None:
+            self._warn(
+                "The service does not tell this VM's Azure name (a classic VM?): vm_name and affects_me are null. "
+                "Set vm_name to the VM's Azure name."
+            )
+        for oddity in reading.document.oddities:
+            self._warn(oddity)
+        return seen_by(reading.document, self.vm_name, reading.service_time), reading.document.incarnation
+
+    def _warn(self, text: str) -> None:
+        if text not in self._warned:
+            self._warned.add(text)
+            self._module.warn(text)

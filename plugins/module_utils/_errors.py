@@ -1,0 +1,51 @@
+# Copyright (c) 2026, graceful.azure contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is private to the collection: it may change without notice.
+
+"""What can go wrong between a host and its metadata service, each with what to do about it."""
+
+from __future__ import annotations
+
+import typing as t
+
+
+class EventsError(Exception):
+    """A message for the operator, plus the fields that a module returns beside it."""
+
+    def __init__(self, message: str, **fields: t.Any) -> None:
+        super().__init__(message)
+        self.message = message
+        self.fields = fields
+
+
+class WrongOption(EventsError):
+    """The user asked for something that cannot be."""
+
+
+class Refused(EventsError):
+    """The service answered, and asking again would not change its answer."""
+
+    def __init__(self, message: str, status: int | None = None, **fields: t.Any) -> None:
+        super().__init__(message, **fields)
+        self.status = status
+
+
+class PassingFailure(EventsError):
+    """What may be gone a moment later: worth another try."""
+
+    def __init__(
+        self,
+        message: str,
+        status: int | None = None,
+        retry_after: float | None = None,
+        **fields: t.Any,
+    ) -> None:
+        super().__init__(message, **fields)
+        self.status = status
+        self.retry_after = retry_after
+
+
+class NothingThere(PassingFailure):
+    """No connection could be made at all; with C(endpoint=auto) another address may have the service."""

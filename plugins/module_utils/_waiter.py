@@ -1,0 +1,172 @@
+# Copyright (c) 2026, graceful.azure contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is private to the collection: it may change without notice.
+
+"""Waiting: what counts as the end of a wait, and a loop that polls until then. The clock is handed in."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.graceful.azure.plugins.module_utils._client import Clock
+from ansible_collections.graceful.azure.plugins.module_utils._document import (
+    STARTED,
+    Event,
+    Filters,
+    fingerprint,
+    matching,
+    same_id,
+)
+from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError, PassingFailure, WrongOption
+
+
+class Seen:
+    """What a wait has to remember; travels from one slice of a wait to the next as plain data."""
+
+    def __init__(self) -> None:
+        self.answered = False
+        self.event_ids: list[str] = []
+        self.fingerprint = ""
+        self.started = False
+        self.vm_name: str | None = None
+        self.polls = 0
+        self.elapsed = 0.0
+        self.slice: float | None = None
+
+    @classmethod
+    def from_option(cls, option: t.Mapping[str, t.Any] | None) -> Seen:
+        seen = cls()
+        kinds: dict[str, tuple[type, ...]] = {
+            "answered": (bool,),
+            "event_ids": (list,),
+            "fingerprint": (str,),
+            "started": (bool,),
+            "vm_name": (str, type(None)),
+            "polls": (int,),
+            "elapsed": (int, float),
+            "slice": (int, float, type(None)),
+            "continues": (bool,),
+        }
+        for key, value in (option or {}).items():
+            if key not in kinds or not isinstance(value, kinds[key]):
+                raise WrongOption(f"seen.{key} is not something that an earlier wait returned; leave seen out.")
+            if key != "continues":
+                setattr(seen, key, value)
+        if not all(isinstance(event_id, str) for event_id in seen.event_ids):
+            raise WrongOption("seen.event_ids is not a list of event ids; leave seen out.")
+        return seen
+
+    def as_option(self, continues: bool) -> dict[str, t.Any]:
+        return dict(vars(self), elapsed=round(self.elapsed, 3), continues=continues)
+
+    def note(self, events: t.Sequence[Event], matches: t.Sequence[Event]) -> None:
+        if not self.answered:
+            self.answered = True
+            self.event_ids = [same_id(event["event_id"]) for event in matches]
+            self.fingerprint = fingerprint(matches)
+        self.started = self.started or any(
+            event["event_status"] == STARTED and same_id(event["event_id"]) in self.event_ids for event in events
+        )
+
+
+def _gone(seen: Seen, events: t.Sequence[Event], matches: t.Sequence[Event]) -> str | None:
+    if not seen.event_ids:
+        return "none"
+    if any(same_id(event["event_id"]) in seen.event_ids for event in events):
+        return None
+    return "completed" if seen.started else "cancelled"
+
+
+Condition = t.Callable[[Seen, t.Sequence[Event], t.Sequence[Event]], t.Optional[str]]
+CONDITIONS: dict[str, Condition] = {
+    "appeared": lambda seen, events, matches: "appeared" if matches else None,
+    "started": lambda seen, events, matches: (
+        "started" if any(event["event_status"] == STARTED for event in matches) else None
+    ),
+    "gone": _gone,
+    "changed": lambda seen, events, matches: "changed" if fingerprint(matches) != seen.fingerprint else None,
+}
+
+
+class Outcome(t.NamedTuple):
+    outcome: str
+    events: list[Event]
+    seen: dict[str, t.Any]
+    failure: EventsError | None = None
+
+    @property
+    def continues(self) -> bool:
+        return bool(self.seen["continues"])
+
+    def result(self) -> dict[str, t.Any]:
+        return {
+            "outcome": self.outcome,
+            "events": self.events,
+            "polls": self.seen["polls"],
+            "elapsed": self.seen["elapsed"],
+            "seen": self.seen,
+        }
+
+    def complaint(self, until: str, timeout: float) -> str:
+        """Why the wait did not end well, and what to do."""
+        if self.failure is not None:
+            return f"The service did not answer properly until the timeout of {timeout:g} s: {self.failure.message}"
+        wish = {
+            "appeared": "no matching event appeared",
+            "started": "no matching event started",
+            "gone": f"{len(self.events)} matching event{'s' if len(self.events) != 1 else ''} still stood",
+            "changed": "nothing changed",
+        }
+        return (
+            f"After {timeout:g} s {wish[until]} in the document. "
+            "Give a longer timeout, or set on_timeout=ok and look at outcome."
+        )
+
+
+def wait(
+    read: t.Callable[[float], list[Event]],
+    until: str,
+    filters: Filters,
+    seen: Seen,
+    timeout: float,
+    poll_interval: float,
+    clock: Clock,
+) -> Outcome:
+    """Read until the condition holds or the time is over; a failure that may pass is only waited out."""
+    slice_begin = clock.monotonic()
+    begin = slice_begin - seen.elapsed
+    matches: list[Event] = []
+    while True:
+        poll_begin = clock.monotonic()
+        started_before = seen.started
+        failure: PassingFailure | None = None
+        outcome = None
+        seen.polls += 1
+        try:
+            events = read(max(begin + timeout - poll_begin, 1.0))
+        except PassingFailure as exc:
+            failure = exc
+        except EventsError as exc:
+            seen.elapsed = clock.monotonic() - begin
+            raise EventsError(exc.message, **Outcome("unreachable", matches, seen.as_option(False)).result()) from exc
+        else:
+            matches = matching(events, filters)
+            seen.note(events, matches)
+            outcome = CONDITIONS[until](seen, events, matches)
+
+        now = clock.monotonic()
+        seen.elapsed = now - begin
+        left = timeout - seen.elapsed
+        if outcome is None and left <= 0:
+            outcome = "timed_out" if failure is None else "unreachable"
+        slice_over = seen.slice is not None and (
+            now - slice_begin >= seen.slice or (seen.started and not started_before)
+        )
+        if outcome is not None or slice_over:
+            return Outcome(outcome or "timed_out", matches, seen.as_option(outcome is None), failure)
+        pause = poll_interval - (now - poll_begin)
+        if failure is not None and failure.retry_after is not None:
+            pause = failure.retry_after
+        clock.sleep(min(max(pause, 0.0), left))

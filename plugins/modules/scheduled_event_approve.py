@@ -1,0 +1,131 @@
+#!/usr/bin/python
+# Copyright (c) 2026, graceful.azure contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: scheduled_event_approve
+short_description: Let announced maintenance start now
+version_added: 0.1.0
+author: graceful.azure contributors (@graceful)
+description:
+  - Tells Azure that an announced event may start before its time, which ends the wait for NotBefore.
+  - An approval is for B(all) VMs that the event names, not only for the one that sends it. Make sure that every one of
+    them is ready before; the playbook C(graceful.azure.maintenance) does.
+  - It reads the document first and posts ids as the document spells them, at most once each; a post that is not
+    confirmed is repeated only after the document shows that it had no effect.
+notes:
+  - After Azure has accepted an approval it may take its time, and another event may stand in for the approved one. Use
+    M(graceful.azure.scheduled_events_wait) to follow what happens.
+extends_documentation_fragment:
+  - graceful.azure.attributes
+  - graceful.azure.imds
+options:
+  event_ids:
+    description:
+      - The events to approve. Case does not matter.
+    type: list
+    elements: str
+    required: true
+    aliases: [event_id]
+  leader_only:
+    description:
+      - Post only if this VM is the event's leader, the first name in its resources. So the same task can run on all VMs
+        of an event and is sent once.
+    type: bool
+    default: false
+  missing:
+    description:
+      - Whether an event that is not in the document is an error, V(fail), or something to go on with, V(ok).
+      - With V(fail), nothing is posted if any of the ids is missing.
+    type: str
+    choices: [fail, ok]
+    default: fail
+attributes:
+  check_mode:
+    support: full
+    details: Reads and decides, but never posts.
+  diff_mode:
+    support: full
+  idempotent:
+    support: partial
+    details:
+      - An event that has started is not approved again. One that was approved but is still shown as Scheduled is, which
+        does no harm.
+seealso:
+  - module: graceful.azure.scheduled_events_info
+  - module: graceful.azure.scheduled_events_wait
+"""
+
+EXAMPLES = r"""
+- name: Approve an event once this VM is ready
+  graceful.azure.scheduled_event_approve:
+    event_id: F020BA2E-3BC0-4C40-A10B-86575A9EABD5
+
+- name: Run on all VMs of an event, sent by its leader only, no matter if it is gone already
+  graceful.azure.scheduled_event_approve:
+    event_ids: "{{ announced.events | map(attribute='event_id') }}"
+    leader_only: true
+    missing: ok
+"""
+
+RETURN = r"""
+approved:
+  description: Ids that were approved; in check mode, that would be.
+  returned: always
+  type: list
+  elements: str
+  sample: [F020BA2E-3BC0-4C40-A10B-86575A9EABD5]
+already_started:
+  description: Ids that had started before, so that there was nothing to approve.
+  returned: always
+  type: list
+  elements: str
+  sample: []
+missing:
+  description: Ids that are not in the document, or left it before their approval was confirmed.
+  returned: always
+  type: list
+  elements: str
+  sample: []
+not_leader:
+  description: Ids that were left to another VM because of O(leader_only).
+  returned: always
+  type: list
+  elements: str
+  sample: []
+"""
+
+import typing as t
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.graceful.azure.plugins.module_utils._approver import approve
+from ansible_collections.graceful.azure.plugins.module_utils._argspec import Viewpoint, connection_options, run
+from ansible_collections.graceful.azure.plugins.module_utils._errors import WrongOption
+from ansible_collections.graceful.azure.plugins.module_utils._service import Service
+
+
+def send(module: AnsibleModule, service: Service) -> dict[str, t.Any]:
+    params = module.params
+    if not params["event_ids"] or not all(event_id.strip() for event_id in params["event_ids"]):
+        raise WrongOption("event_ids names no event, or an empty one. Give the ids that scheduled_events_info returns.")
+    leader = Viewpoint(module, service).require_name("leader_only") if params["leader_only"] else None
+    approval = approve(service, params["event_ids"], leader, params["missing"] == "ok", module.check_mode)
+    for warning in approval.warnings:
+        module.warn(warning)
+    return dict(approval.lists(), diff=approval.diff())
+
+
+def main() -> None:
+    specific = {
+        "event_ids": {"type": "list", "elements": "str", "required": True, "aliases": ["event_id"]},
+        "leader_only": {"type": "bool", "default": False},
+        "missing": {"type": "str", "choices": ["fail", "ok"], "default": "fail"},
+    }
+    run(AnsibleModule({**connection_options(), **specific}, supports_check_mode=True), send)
+
+
+if __name__ == "__main__":
+    main()

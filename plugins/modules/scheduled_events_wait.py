@@ -1,0 +1,237 @@
+#!/usr/bin/python
+# Copyright (c) 2026, graceful.azure contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: scheduled_events_wait
+short_description: Wait until announced maintenance appears, starts or is over
+version_added: 0.1.0
+author: graceful.azure contributors (@graceful)
+description:
+  - Polls the Scheduled Events document on the VM until something happens to the events that match the filters.
+  - A failure that may pass, such as a refused connection, a 503 answer or a broken document, is waited out until
+    O(timeout). It is never taken for an empty document.
+  - As a task it survives the reboot of the host. It is run in slices of about half a minute, reconnects when the
+    connection was lost, and shows a line of progress after each slice.
+notes:
+  - C(async) is not supported. The task reconnects by itself.
+  - O(retries) does not matter here, the wait is its own retrying. Once the service has answered, a single answer may
+    take at most 10 seconds, or O(read_timeout) if that is less.
+  - Azure allows about five requests a second and VM.
+extends_documentation_fragment:
+  - graceful.azure.attributes
+  - graceful.azure.imds
+  - graceful.azure.imds.filters
+options:
+  until:
+    description:
+      - What to wait for.
+      - V(appeared), until any event matches, also at the first read.
+      - V(started), until a matching event is Started.
+      - V(gone), until every event that matched at the first read has left the document. If none did, it ends at once.
+      - V(changed), until the matching events differ from those of the first read.
+    type: str
+    choices: [appeared, started, gone, changed]
+    default: appeared
+  timeout:
+    description:
+      - Seconds to wait at most, all slices and reboots together. V(0) reads once.
+    type: float
+    default: 900
+  poll_interval:
+    description:
+      - Seconds from one poll to the next.
+    type: float
+    default: 1
+  on_timeout:
+    description:
+      - Whether it is an error, V(fail), or not, V(ok), if the time is over before it happened. RV(outcome) tells which.
+    type: str
+    choices: [fail, ok]
+    default: fail
+  seen:
+    description:
+      - What an earlier wait returned as RV(seen), to go on where it ended. The task uses it between its slices.
+      - Its key C(slice) makes the module come back, with V(timed_out) and C(continues) set, after that many seconds or
+        when a matching event was first seen Started, so that nothing is lost when the host goes down.
+    type: dict
+attributes:
+  check_mode:
+    support: full
+    details: The module only reads. It waits in check mode as well.
+  diff_mode:
+    support: none
+    details: There is nothing that could differ.
+  idempotent:
+    support: full
+seealso:
+  - module: graceful.azure.scheduled_events_info
+  - module: graceful.azure.scheduled_event_approve
+"""
+
+EXAMPLES = r"""
+- name: Wait up to an hour until something is announced for this VM
+  graceful.azure.scheduled_events_wait:
+    until: appeared
+    only_mine: true
+    timeout: 3600
+    on_timeout: ok
+  register: notice
+
+- name: Wait until the maintenance is over, through the reboot
+  graceful.azure.scheduled_events_wait:
+    until: gone
+    event_ids: "{{ notice.events | map(attribute='event_id') }}"
+    timeout: 1800
+  register: over
+  when: notice.outcome == 'appeared'
+"""
+
+RETURN = r"""
+events:
+  description: The matching events as last seen, also if the wait timed out or failed.
+  returned: always
+  type: list
+  elements: dict
+  contains:
+    event_id:
+      description: The id, spelled as in the document. Compare it without regard to case.
+      type: str
+      sample: F020BA2E-3BC0-4C40-A10B-86575A9EABD5
+    event_type:
+      description: V(Freeze), V(Reboot), V(Redeploy), V(Preempt), V(Terminate), or one that Azure has added since.
+      type: str
+      sample: Reboot
+    event_status:
+      description: V(Scheduled) or V(Started). A completed event has left the document.
+      type: str
+      sample: Scheduled
+    resource_type:
+      description: What the resources are.
+      type: str
+      sample: VirtualMachine
+    resources:
+      description: Azure names of the VMs concerned.
+      type: list
+      elements: str
+      sample: [web_0, web_3]
+    not_before:
+      description: When the event may start at the earliest, in ISO 8601 and UTC; V(none) once started or if unknown.
+      type: str
+      sample: "2026-09-19T18:29:47Z"
+    seconds_left:
+      description: Seconds until RV(events[].not_before) by the service's clock; V(none) once started or if unknown.
+      type: int
+      sample: 872
+    description:
+      description: What Azure says about the event. Text from outside, never a template.
+      type: str
+      sample: Virtual machine is being restarted as requested by authorized user.
+    event_source:
+      description: V(Platform) or V(User).
+      type: str
+      sample: Platform
+    duration_seconds:
+      description: How long the interruption will take; V(none) if unknown.
+      type: int
+      sample: 5
+    affects_me:
+      description: Whether this VM is among the resources; V(none) if its Azure name is not known.
+      type: bool
+      sample: true
+    leader:
+      description: The first name in the resources, which is the one that should approve; V(none) if there are none.
+      type: str
+      sample: web_0
+outcome:
+  description:
+    - V(appeared), V(started) or V(changed), what was waited for has happened.
+    - V(completed), all events have left the document, and at least one was seen Started or took the host down.
+    - V(cancelled), all events have left the document and none was ever seen Started.
+    - V(none), there was nothing whose leaving could be waited for.
+    - V(timed_out), it did not happen in time.
+    - V(unreachable), the service, or the host, did not answer properly at the end.
+  returned: always
+  type: str
+  sample: completed
+elapsed:
+  description: Seconds that the wait took.
+  returned: always
+  type: float
+  sample: 74.2
+polls:
+  description: How often the service was asked, or tried to be asked.
+  returned: always
+  type: int
+  sample: 71
+seen:
+  description: What to hand to a later wait as O(seen) so that it goes on where this one ended.
+  returned: always
+  type: dict
+  sample: {"answered": true, "started": false}
+"""
+
+import typing as t
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.graceful.azure.plugins.module_utils._argspec import (
+    Viewpoint,
+    connection_options,
+    filter_options,
+    filters_of,
+    run,
+)
+from ansible_collections.graceful.azure.plugins.module_utils._client import Limits
+from ansible_collections.graceful.azure.plugins.module_utils._document import Event
+from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError, WrongOption
+from ansible_collections.graceful.azure.plugins.module_utils._service import Service
+from ansible_collections.graceful.azure.plugins.module_utils._waiter import CONDITIONS, Seen, wait
+
+# Only the first answer of a VM takes long; later, a stalled read must not hide a 30-second notice.
+SETTLED_READ_TIMEOUT = 10.0
+
+
+def await_events(module: AnsibleModule, service: Service) -> dict[str, t.Any]:
+    params = module.params
+    if params["timeout"] < 0:
+        raise WrongOption(f"timeout is {params['timeout']:g}; give seconds from 0 (read once) on.")
+    if params["poll_interval"] <= 0:
+        raise WrongOption(f"poll_interval is {params['poll_interval']:g}; give seconds greater than 0.")
+    seen = Seen.from_option(params["seen"])
+    filters = filters_of(params)
+    view = Viewpoint(module, service, seen.vm_name)
+    asked = service.client.limits
+
+    def read(budget: float) -> list[Event]:
+        patience = min(asked.read_timeout, SETTLED_READ_TIMEOUT) if seen.answered else asked.read_timeout
+        service.client.limits = Limits(min(asked.connect_timeout, budget), min(patience, budget), 0)
+        if filters.only_mine:
+            view.require_name("only_mine")
+        events, _incarnation = view.look()
+        seen.vm_name = view.vm_name
+        return events
+
+    done = wait(read, params["until"], filters, seen, params["timeout"], params["poll_interval"], service.client.clock)
+    result = done.result()
+    if done.outcome in ("timed_out", "unreachable") and not done.continues and params["on_timeout"] == "fail":
+        raise EventsError(done.complaint(params["until"], params["timeout"]), **result)
+    return result
+
+
+def main() -> None:
+    specific = {
+        "until": {"type": "str", "choices": list(CONDITIONS), "default": "appeared"},
+        "timeout": {"type": "float", "default": 900},
+        "poll_interval": {"type": "float", "default": 1},
+        "on_timeout": {"type": "str", "choices": ["fail", "ok"], "default": "fail"},
+        "seen": {"type": "dict"},
+    }
+    options = {**connection_options(), **filter_options(), **specific}
+    run(AnsibleModule(options, supports_check_mode=True), await_events)
+
+
+if __name__ == "__main__":
+    main()
