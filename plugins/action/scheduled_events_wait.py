@@ -37,7 +37,7 @@ class ActionModule(ActionBase):
             # The module itself says best what is wrong with its options.
             return dict(result, **self._execute_module(module_name=MODULE, task_vars=variables))
         result.update(self._wait(timeout, seen, variables))
-        self._remove_tmp_path(self._connection._shell.tmpdir)  # type: ignore[no-untyped-call]
+        self._remove_tmp_path(self._connection._shell.tmpdir)
         return result
 
     def _wait(self, timeout: float, seen: Result, variables: Result) -> Result:

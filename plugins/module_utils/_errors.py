@@ -19,6 +19,9 @@ class EventsError(Exception):
         self.message = message
         self.fields = fields
 
+    def __str__(self) -> str:
+        return self.message
+
 
 class WrongOption(EventsError):
     """The user asked for something that cannot be."""

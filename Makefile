@@ -1,0 +1,96 @@
+# SPDX-FileCopyrightText: graceful.azure contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Needs Python 3.11 or newer, git and GNU make. Writes to .venv/ and .cache/ only.
+
+PYTHON ?= python3
+ARGS ?=
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+TOOLS := "$(CURDIR)/tests/tools"
+MAKE_ENV := $(PYTHON) $(TOOLS)/environments.py make
+RUN := $(PYTHON) $(TOOLS)/environments.py run
+COPY := .cache/collections/ansible_collections/graceful/azure
+# Runs $(2) with each environment in $(1) and fails if one of them failed.
+each = status=0; for name in $(1); do ($(2)) || status=1; done; exit $$status
+PARTS := lint types docs-lint unit integration tarball sanity
+
+.PHONY: help
+help: ## Say what can be made
+	@sed -nE 's/^([a-z][a-z-]*):.*## (.*)/\1|\2/p' Makefile | while IFS='|' read -r name text; do printf '  %-12s %s\n' "$$name" "$$text"; done
+
+.PHONY: demo
+demo: main copy ## Play a maintenance from notice to restore against the emulator
+	@$(RUN) main python examples/demo/run.py $(ARGS)
+
+.PHONY: test
+test: versions ## Run all of the checks below; say what was skipped and why
+	@rm -rf .cache/skipped; failed=; \
+	for part in $(PARTS); do echo; echo "== $$part"; $(MAKE) "$$part" || failed+=" $$part"; done; \
+	echo; echo "== skipped, and why"; cat .cache/skipped/* 2>/dev/null | grep . || echo nothing; \
+	if [ -n "$$failed" ]; then echo "== failed:$$failed"; exit 1; fi; echo "== all passed"
+
+.PHONY: lint
+lint: main copy ## Lint playbooks and roles (ansible-lint, production), YAML and Python's style
+	@$(RUN) main ruff check .
+	@$(RUN) main ruff format --check .
+	@$(RUN) main yamllint --strict .
+	@$(RUN) main ansible-lint
+
+.PHONY: types
+types: main copy ## Check the types of all Python (mypy --strict)
+	@cd .cache/collections && $(RUN) main mypy --strict --cache-dir ../mypy --config-file ansible_collections/graceful/azure/pyproject.toml ansible_collections
+
+.PHONY: docs-lint
+docs-lint: main copy ## Check that the documentation renders, and the changelog
+	@# It writes a log to HOME.
+	@cd $(COPY) && HOME="$(CURDIR)/.cache" $(RUN) main antsibull-docs lint-collection-docs --plugin-docs --validate-collection-refs=self .
+	@$(RUN) main antsibull-changelog lint
+
+.PHONY: unit
+unit: versions copy ## Unit tests, with each ansible-core
+	@$(call each,lowest main newest,cd $(COPY) && $(RUN) "$$name" pytest tests/unit $(ARGS))
+
+.PHONY: integration
+integration: versions copy ## Integration tests against the emulator, with each ansible-core
+	@$(call each,lowest main newest,cd $(COPY) && $(RUN) "$$name" pytest tests/integration $(ARGS))
+
+.PHONY: sanity
+sanity: versions copy ## ansible-test sanity, with no exceptions
+	@$(call each,main newest,$(RUN) "$$name" python $(TOOLS)/sanity.py $(ARGS))
+
+.PHONY: tarball
+tarball: main copy ## Build the tarball, install it elsewhere and run the modules from there
+	@$(RUN) main python $(TOOLS)/tarball.py
+
+.PHONY: bench
+bench: main copy ## Measure; prints ratios
+	@$(RUN) main python benchmarks/run.py $(ARGS)
+
+.PHONY: format
+format: main ## Format the Python code
+	@$(RUN) main ruff check --fix .
+	@$(RUN) main ruff format .
+
+.PHONY: changelog
+changelog: main ## For a release: turn the fragments into CHANGELOG.rst, for the version in galaxy.yml
+	@$(RUN) main antsibull-changelog release
+
+.PHONY: versions
+versions: ## Make the environments and say which Python and ansible-core they have
+	@$(MAKE_ENV) main lowest newest
+
+.PHONY: main
+main:
+	@$(MAKE_ENV) main
+
+.PHONY: copy
+copy:
+	@$(PYTHON) $(TOOLS)/copy_collection.py .cache/collections
+
+.PHONY: clean
+clean: ## Remove what the above made
+	rm -rf .ansible .cache .venv tests/output

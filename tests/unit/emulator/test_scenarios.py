@@ -1,0 +1,139 @@
+# SPDX-FileCopyrightText: graceful.azure contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import json
+import typing as t
+from collections.abc import Callable, Iterator
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.graceful.azure.tests.unit.emulator.harness import Emulator, Json, run, serving, until
+
+SCALE = 600
+BY_ITSELF = ["published", "started", "completed"]
+# name: the events as published, minutes of notice, life
+BUILT_IN: dict[str, tuple[list[tuple[str, str, int, list[str]]], float, list[str]]] = {
+    "live_migration": ([("Freeze", "Platform", 5, ["a"])], 15, BY_ITSELF),
+    "host_maintenance": ([("Freeze", "Platform", 9, ["a"])], 15, BY_ITSELF),
+    "user_reboot": ([("Reboot", "User", -1, ["a"])], 15, BY_ITSELF),
+    "redeploy": ([("Redeploy", "Platform", -1, ["a"])], 15, BY_ITSELF),
+    "user_redeploy": ([("Redeploy", "User", -1, ["a"])], 15, BY_ITSELF),
+    "spot_eviction": ([("Preempt", "Platform", -1, ["a"])], 0.5, BY_ITSELF),
+    "scale_set_deletion": ([("Terminate", "User", -1, ["a"])], 5, BY_ITSELF),
+    "cancelled_maintenance": ([("Freeze", "Platform", 9, ["a"])], 15, ["published", "cancelled"]),
+    "hardware_failure": ([("Redeploy", "Platform", -1, ["a"])], 0, BY_ITSELF),
+    "predicted_failure": ([("Redeploy", "Platform", -1, ["a"])], 7 * 24 * 60, ["published"]),
+    "several_vms": ([("Reboot", "Platform", -1, ["a", "b"])], 15, BY_ITSELF),
+    "two_events": ([("Reboot", "User", -1, ["a"]), ("Freeze", "Platform", -1, ["c"])], 15, BY_ITSELF),
+}
+
+
+def built_in_names() -> list[str]:
+    return [line.split()[0] for line in run("scenarios").stdout.splitlines()]
+
+
+@pytest.fixture(scope="module")
+def played() -> Iterator[tuple[Emulator, dict[str, list[Json]]]]:
+    """All built-in scenarios at once, and the events that each published."""
+    with serving("--vm", "a", "--vm", "b", "--vm", "c", "--notice-scale", str(SCALE)) as emulator:
+        published: dict[str, list[Json]] = {}
+        known: set[str] = set()
+        for name in BUILT_IN:
+            emulator.obeys("/play", {"scenario": name})
+            events = emulator.control("/state").json["scopes"]["fleet"]["events"]
+            published[name] = [event for event in events if event["EventId"] not in known]
+            known |= {event["EventId"] for event in events}
+        until(lambda: len(emulator.events("a")) == 1)
+        yield emulator, published
+
+
+def test_every_built_in_scenario_is_listed_with_an_explanation() -> None:
+    assert built_in_names() == list(BUILT_IN)
+    assert all(len(line.split()) > 3 for line in run("scenarios").stdout.splitlines())
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_a_scenario_publishes_what_azure_would(played: tuple[Emulator, dict[str, list[Json]]], name: str) -> None:
+    fields = ("EventType", "EventSource", "DurationInSeconds", "Resources")
+    assert [tuple(event[key] for key in fields) for event in played[1][name]] == BUILT_IN[name][0]
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_a_scenario_keeps_azures_times_divided(played: tuple[Emulator, dict[str, list[Json]]], name: str) -> None:
+    emulator, published = played
+    _, minutes, life = BUILT_IN[name]
+    for event in published[name]:
+        lines = [line for line in emulator.journal("event") if line["EventId"] == event["EventId"]]
+        assert [line["what"] for line in lines] == life
+        assert lines[0]["by"] == "scenario"
+        if minutes:
+            notice = parsedate_to_datetime(event["NotBefore"]).timestamp() - lines[0]["time"]
+            least = max(minutes * 60 / SCALE, 1)
+            assert least <= notice + 0.01 < least + 1.01
+        else:
+            assert event["NotBefore"] == ""
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_a_printed_scenario_can_be_played_from_a_file(tmp_path: Path, emulator: Emulator, name: str) -> None:
+    file = tmp_path / "mine.json"
+    file.write_text(run("scenario", name).stdout, encoding="utf-8")
+    done = run("play", str(file), "--control", emulator.ready["control"])
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(emulator.events()) == len(BUILT_IN[name][0])
+
+
+def test_a_scenario_of_ones_own(tmp_path: Path, serve: Callable[..., Emulator]) -> None:
+    steps = [
+        {"at": 0, "action": "publish", "label": "one", "event": {"EventType": "Reboot", "Resources": ["b"]}},
+        {"at": 0, "action": "fault", "label": "trouble", "fault": {"kind": "503"}},
+        {"at": 60, "action": "start", "label": "one"},
+        {"at": 120, "action": "complete", "label": "one"},
+        {"at": 120, "action": "cancel", "label": "one"},
+        {"at": 180, "action": "clear", "label": "trouble"},
+    ]
+    file = tmp_path / "mine.json"
+    file.write_text(json.dumps({"description": "Mine.", "steps": steps}), encoding="utf-8")
+    emulator = serve("--vm", "a", "--vm", "b", "--scenario", str(file), "--notice-scale", "600")
+    assert emulator.ask(vm="a").status == 503
+    until(lambda: emulator.ask(vm="a").status == 200)
+    assert emulator.events("a") == []
+    events = [(line["what"], line["by"]) for line in emulator.journal("event")]
+    assert events == [("published", "scenario"), ("started", "scenario"), ("completed", "scenario")]
+    assert [line["what"] for line in emulator.journal("scenario")] == ["skipped"], "it had left already"
+
+
+@pytest.mark.parametrize(
+    ("scenario", "says"),
+    [
+        ("doomsday", "neither a file nor one of: live_migration"),
+        ([], "must be a JSON object"),
+        ({}, "needs steps"),
+        ({"steps": []}, "needs steps"),
+        ({"steps": [{"action": "explode"}]}, "step 1 has no action that is known"),
+        ({"steps": [{"action": "publish"}]}, "step 1 needs 'event'"),
+        ({"steps": [{"action": "fault", "fault": 3}]}, "step 1 needs 'fault'"),
+        ({"steps": [{"action": "cancel"}]}, "no earlier step is labelled"),
+        ({"steps": [{"action": "clear", "label": "x"}]}, "no earlier step is labelled 'x'"),
+        ({"steps": [{"action": "publish", "at": "noon", "event": {}}]}, "at must be a number of seconds"),
+        ({"steps": [{"action": "publish", "who": "a", "event": {}}]}, "no field 'who'"),
+        ({"steps": [{"action": "publish", "event": {"EventType": "Reboot"}}]}, "Resources must be a list"),
+        (
+            {"steps": [{"at": 9, "action": "publish", "event": {"EventType": "Reboot", "Resources": ["z"]}}]},
+            "VM 'z' is not in the fleet",
+        ),
+        ("several_vms", "needs two VMs in one scope"),
+    ],
+)
+def test_a_scenario_that_cannot_be_played_is_refused_at_once(tmp_path: Path, scenario: t.Any, says: str) -> None:
+    if not isinstance(scenario, str):
+        file = tmp_path / "scenario.json"
+        file.write_text(json.dumps(scenario), encoding="utf-8")
+        scenario = str(file)
+    done = run("serve", "--vm", "a", "--scenario", scenario)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert says in done.stderr

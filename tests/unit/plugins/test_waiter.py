@@ -1,0 +1,121 @@
+# SPDX-FileCopyrightText: graceful.azure contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+from ansible_collections.graceful.azure.plugins.module_utils._document import Event, Filters, parse, seen_by
+from ansible_collections.graceful.azure.plugins.module_utils._errors import (
+    EventsError,
+    PassingFailure,
+    Refused,
+    WrongOption,
+)
+from ansible_collections.graceful.azure.plugins.module_utils._waiter import Outcome, Seen, wait
+from ansible_collections.graceful.azure.tests.unit.plugins.scripted import START, JumpingClock, event, events
+
+NOTHING: list[dict[str, t.Any]] = []
+SCHEDULED, STARTED = [event("A")], [event("A", "Started")]
+FAILED = PassingFailure("refused")
+Step = list[dict[str, t.Any]] | Exception
+
+
+def run(
+    until: str, *steps: Step, timeout: float = 10, seen: Seen | None = None, **filters: t.Any
+) -> tuple[Outcome, JumpingClock]:
+    clock = JumpingClock()
+    script = list(steps)
+
+    def read(_budget: float) -> list[Event]:
+        step = script.pop(0) if len(script) > 1 else script[0]
+        if isinstance(step, Exception):
+            raise step
+        return seen_by(parse(events(*step).body), "web_0", START)
+
+    return wait(read, until, Filters(**filters), seen or Seen(), timeout, 1.0, clock), clock
+
+
+@pytest.mark.parametrize(
+    ("until", "steps", "outcome", "polls"),
+    [
+        pytest.param("appeared", [SCHEDULED], "appeared", 1, id="there-at-first"),
+        pytest.param("appeared", [NOTHING, NOTHING, SCHEDULED], "appeared", 3, id="appears"),
+        pytest.param("appeared", [NOTHING], "timed_out", 11, id="never-appears"),
+        pytest.param("started", [NOTHING, SCHEDULED, STARTED], "started", 3, id="starts"),
+        pytest.param("started", [SCHEDULED], "timed_out", 11, id="never-starts"),
+        pytest.param("gone", [NOTHING], "none", 1, id="nothing-to-leave"),
+        pytest.param("gone", [SCHEDULED, STARTED, NOTHING], "completed", 3, id="completes"),
+        pytest.param("gone", [STARTED, NOTHING], "completed", 2, id="was-started"),
+        pytest.param("gone", [SCHEDULED, NOTHING], "cancelled", 2, id="cancelled"),
+        pytest.param("gone", [SCHEDULED, [event("B")]], "cancelled", 2, id="another-takes-its-place"),
+        pytest.param("gone", [[event("A"), event("B")], [event("b")], NOTHING], "cancelled", 3, id="every-one-leaves"),
+        pytest.param("gone", [SCHEDULED], "timed_out", 11, id="stays"),
+        pytest.param("changed", [NOTHING, NOTHING, SCHEDULED], "changed", 3, id="something-new"),
+        pytest.param("changed", [SCHEDULED, STARTED], "changed", 2, id="another-status"),
+        pytest.param("changed", [SCHEDULED], "timed_out", 11, id="nothing-changes"),
+        pytest.param("appeared", [FAILED, FAILED, SCHEDULED], "appeared", 3, id="failure-passes"),
+        pytest.param("gone", [SCHEDULED, FAILED, SCHEDULED, NOTHING], "cancelled", 4, id="failure-is-not-empty"),
+        pytest.param("appeared", [FAILED], "unreachable", 11, id="never-answers"),
+        pytest.param("gone", [SCHEDULED, FAILED], "unreachable", 11, id="stops-answering"),
+    ],
+)
+def test_outcomes(until: str, steps: list[Step], outcome: str, polls: int) -> None:
+    done, _clock = run(until, *steps)
+    assert (done.outcome, done.seen["polls"]) == (outcome, polls)
+
+
+def test_a_status_filter_does_not_make_a_started_event_gone() -> None:
+    done, _clock = run("gone", SCHEDULED, STARTED, STARTED, NOTHING, event_statuses=["Scheduled"])
+    assert (done.outcome, done.seen["polls"]) == ("completed", 4)
+
+
+def test_what_was_last_seen_is_returned_with_every_end() -> None:
+    assert run("gone", SCHEDULED, FAILED)[0].events[0]["event_id"] == "A"
+    with pytest.raises(EventsError, match="refused for good") as failure:
+        run("gone", SCHEDULED, Refused("refused for good", 404))
+    assert failure.value.fields["events"][0]["event_id"] == "A"
+    assert failure.value.fields["outcome"] == "unreachable"
+    assert failure.value.fields["polls"] == 2
+
+
+def test_the_pause_is_clamped_to_the_time_left_and_retry_after_is_honoured() -> None:
+    _done, clock = run("appeared", NOTHING, timeout=2.5)
+    assert clock.pauses == [1.0, 1.0, 0.5]
+    _done, clock = run("appeared", PassingFailure("429", 429, 4.0), SCHEDULED)
+    assert clock.pauses == [4.0]
+
+
+def test_timeout_zero_reads_once() -> None:
+    done, clock = run("appeared", NOTHING, timeout=0)
+    assert (done.outcome, done.seen["polls"], clock.pauses) == ("timed_out", 1, [])
+
+
+class TestSlices:
+    def test_a_slice_ends_early_and_the_next_goes_on_where_it_ended(self) -> None:
+        seen = Seen.from_option({"slice": 3})
+        first, _clock = run("gone", [event("A"), event("B")], timeout=100, seen=seen)
+        assert first.continues
+        assert (first.seen["polls"], first.seen["elapsed"]) == (4, 3.0)
+        second, _clock = run("gone", [event("B")], NOTHING, timeout=100, seen=Seen.from_option(first.seen))
+        assert (second.outcome, second.continues, second.seen["polls"]) == ("cancelled", False, 6)
+
+    def test_a_start_ends_the_slice_so_that_a_reboot_cannot_lose_it(self) -> None:
+        first, _clock = run("gone", SCHEDULED, STARTED, timeout=100, seen=Seen.from_option({"slice": 30}))
+        assert first.continues
+        assert first.seen["polls"] == 2
+        second, _clock = run("gone", NOTHING, timeout=100, seen=Seen.from_option(first.seen))
+        assert second.outcome == "completed"
+
+    def test_the_timeout_is_for_all_slices_together(self) -> None:
+        seen = Seen.from_option({"answered": True, "elapsed": 9.5, "polls": 9, "slice": 30})
+        done, _clock = run("appeared", NOTHING, seen=seen)
+        assert (done.outcome, done.continues, done.seen["elapsed"]) == ("timed_out", False, 10.0)
+
+    @pytest.mark.parametrize(
+        "option", [{"colour": 1}, {"event_ids": "A"}, {"event_ids": [1]}, {"started": "yes"}, {"elapsed": "long"}]
+    )
+    def test_a_state_that_no_wait_returned_is_refused(self, option: dict[str, t.Any]) -> None:
+        with pytest.raises(WrongOption, match="leave seen out"):
+            Seen.from_option(option)
