@@ -76,6 +76,12 @@ def service_of(params: t.Mapping[str, t.Any]) -> Service:
     return Service(client, params["api_version"].strip())
 
 
+class Look(t.NamedTuple):
+    events: list[Event]
+    incarnation: int | str | None
+    clock_offset: float | None
+
+
 class Viewpoint:
     """Whose eyes the events are seen with: this VM's Azure name, asked of the service once and only if not given."""
 
@@ -104,8 +110,8 @@ class Viewpoint:
             self._asked = True
         return self.vm_name
 
-    def look(self) -> tuple[list[Event], int | str | None]:
-        """The events as this VM sees them now, and the document's incarnation."""
+    def look(self) -> Look:
+        """The events as this VM sees them now."""
         reading = self._service.read()
         if self._ask() is None:
             self._warn(
@@ -114,7 +120,8 @@ class Viewpoint:
             )
         for oddity in reading.document.oddities:
             self._warn(oddity)
-        return seen_by(reading.document, self.vm_name, reading.service_time), reading.document.incarnation
+        events = seen_by(reading.document, self.vm_name, reading.service_time)
+        return Look(events, reading.document.incarnation, reading.clock_offset)
 
     def _warn(self, text: str) -> None:
         if text not in self._warned:

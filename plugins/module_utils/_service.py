@@ -32,6 +32,7 @@ PREVIEW_VERSION = "2017-03-01"
 class Reading(t.NamedTuple):
     document: Document
     service_time: datetime
+    clock_offset: float | None
 
 
 class Service:
@@ -63,8 +64,8 @@ class Service:
                     f"What {self.endpoint}{EVENTS_PATH} sent is not an events document: {exc}."
                 ) from exc
             self._document, self._etag = document, reply.headers.get("ETag")
-        date = parse_time(reply.headers.get("Date", ""))
-        return Reading(document, date or self.client.clock.utc_now())
+        date, now = parse_time(reply.headers.get("Date", "")), self.client.clock.utc_now()
+        return Reading(document, date or now, None if date is None else round((date - now).total_seconds(), 1))
 
     def vm_name(self) -> str | None:
         """This VM's Azure name; None where the service has no instance metadata, as on classic VMs."""

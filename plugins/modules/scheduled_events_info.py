@@ -130,6 +130,11 @@ endpoint:
   returned: success
   type: str
   sample: http://169.254.169.254
+clock_offset:
+  description: Seconds by which the service's clock is ahead of the host's; V(none) if the service did not tell it.
+  returned: success
+  type: float
+  sample: 0.4
 """
 
 import typing as t
@@ -146,23 +151,24 @@ from ansible_collections.graceful.azure.plugins.module_utils._document import ma
 from ansible_collections.graceful.azure.plugins.module_utils._service import Service
 
 
-def look(module: AnsibleModule, service: Service) -> dict[str, t.Any]:
+def read(module: AnsibleModule, service: Service) -> dict[str, t.Any]:
     view = Viewpoint(module, service)
     filters = filters_of(module.params)
     if filters.only_mine:
         view.require_name("only_mine")
-    events, incarnation = view.look()
+    look = view.look()
     return {
-        "events": matching(events, filters),
-        "document_incarnation": incarnation,
+        "events": matching(look.events, filters),
+        "document_incarnation": look.incarnation,
         "vm_name": view.vm_name,
         "api_version": service.api_version,
         "endpoint": service.endpoint,
+        "clock_offset": look.clock_offset,
     }
 
 
 def main() -> None:
-    run(AnsibleModule({**connection_options(), **filter_options()}, supports_check_mode=True), look)
+    run(AnsibleModule({**connection_options(), **filter_options()}, supports_check_mode=True), read)
 
 
 if __name__ == "__main__":

@@ -210,9 +210,9 @@ def await_events(module: AnsibleModule, service: Service) -> dict[str, t.Any]:
         service.client.limits = Limits(min(asked.connect_timeout, budget), min(patience, budget), 0)
         if filters.only_mine:
             view.require_name("only_mine")
-        events, _incarnation = view.look()
+        look = view.look()
         seen.vm_name = view.vm_name
-        return events
+        return look.events
 
     done = wait(read, params["until"], filters, seen, params["timeout"], params["poll_interval"], service.client.clock)
     result = done.result()
