@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import time
 import typing as t
+from datetime import datetime, timezone
 
 from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
@@ -45,11 +46,15 @@ class ActionModule(ActionBase):
         begin = time.monotonic() - float(seen.get("elapsed") or 0)
         last_events: list[Result] = []
         silent_since: float | None = None
+        interruptions: list[Result] = []
         while True:
             slice_result = self._run_slice(seen, variables)
             elapsed = time.monotonic() - begin
             if "outcome" in slice_result:
                 silent_since = None
+                if interruptions and interruptions[-1]["back"] is None:
+                    interruptions[-1]["back"] = _utc_now()
+                slice_result["interruptions"] = interruptions
                 last_events = slice_result["events"] or last_events
                 seen = slice_result["seen"]
                 if not seen.get("continues"):
@@ -57,16 +62,18 @@ class ActionModule(ActionBase):
                 display.display(f"[{host}] {progress(slice_result['events'], elapsed, timeout)}")
                 continue
 
-            lost = slice_result.get("unreachable") or "module_stdout" in slice_result
-            if not lost:
+            if not slice_result.get("unreachable") and "module_stdout" not in slice_result:
                 return slice_result
             if not slice_result.get("unreachable"):
                 silent_since = silent_since or time.monotonic()
                 hopeless = not last_events and slice_result.get("rc") in COMMAND_NOT_RUN
                 if hopeless or time.monotonic() - silent_since > SILENT_FAILURE_PATIENCE:
                     return slice_result
+            if not interruptions or interruptions[-1]["back"] is not None:
+                interruptions.append({"lost": _utc_now(), "back": None})
             if elapsed >= timeout:
-                return self._unreachable(seen, last_events, elapsed, timeout, slice_result)
+                lost = self._unreachable(seen, last_events, elapsed, timeout, slice_result)
+                return dict(lost, interruptions=interruptions)
             if any(event.get("affects_me") for event in last_events):
                 # The host went down while its event stood: gone will then mean completed, not cancelled.
                 seen["started"] = True
@@ -125,6 +132,10 @@ def progress(events: t.Sequence[Result], elapsed: float, timeout: float) -> str:
 def printable(text: str) -> str:
     """Event text comes from outside: nothing in it may steer the terminal."""
     return "".join(char if char.isprintable() else "?" for char in text)
+
+
+def _utc_now() -> str:
+    return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _waited(elapsed: float, timeout: float) -> str:

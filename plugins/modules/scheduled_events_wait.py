@@ -167,6 +167,20 @@ polls:
   returned: always
   type: int
   sample: 71
+interruptions:
+  description: When the connection to the host was lost and when it answered again; V(none) if it did not.
+  returned: always, as a task
+  type: list
+  elements: dict
+  contains:
+    lost:
+      description: When it was noticed that the host does not answer.
+      type: str
+      sample: "2026-09-19T18:29:47Z"
+    back:
+      description: When it answered again.
+      type: str
+      sample: "2026-09-19T18:30:31Z"
 seen:
   description: What to hand to a later wait as O(seen) so that it goes on where this one ended.
   returned: always

@@ -113,7 +113,7 @@ def whole_number(spec: Json, key: str, least: int) -> int | None:
 
 
 def one_of(spec: Json, key: str, allowed: tuple[str, ...], default: str | None = None) -> Any:
-    value = spec.get(key, default)
+    value = default if spec.get(key) is None else spec[key]
     if value is not None and value not in allowed:
         raise Refusal(f"{key} {value!r} is not known (allowed: {', '.join(allowed)})")
     return value
@@ -727,7 +727,7 @@ class Service:
         methods = ("GET", "POST") if request.topic == "scheduledevents" else ("GET",)
         if request.method not in methods:
             return as_json(405, {"error": f"Method {request.method} not allowed."}, Allow=", ".join(methods))
-        names = [name.lower() for name, _ in request.pairs]
+        names = [name.lower() for name, _value in request.pairs]
         repeated = next((name for name in names if names.count(name) > 1), None)
         if repeated:
             return bad_request(f"Query parameter {repeated} is given more than once")
@@ -973,7 +973,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def respond(self, body: bytes) -> None:
         raise NotImplementedError
 
-    do_GET = do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = do_TRACE = do_CONNECT = dispatch
+    def __getattr__(self, name: str) -> Callable[[], None]:
+        if name.startswith("do_"):  # whatever the method, it is the service's to refuse
+            return self.dispatch
+        raise AttributeError(name)
 
 
 class VmHandler(Handler):
@@ -981,7 +984,7 @@ class VmHandler(Handler):
 
     def respond(self, body: bytes) -> None:
         arrived, since = time.time(), time.monotonic()
-        path, _, query = self.path.partition("?")
+        path, _mark, query = self.path.partition("?")
         vm = self.server.vm_of(self.client_address[0])
         request = Request(vm, self.command, path, parse_qsl(query, keep_blank_values=True), self.headers, body)
         emulator = self.server.emulator
@@ -1284,7 +1287,7 @@ class Emulator:
 
     def _admit_all(self) -> None:
         while True:
-            for key, _ in self.selector.select():
+            for key, _events in self.selector.select():
                 key.data.admit()
 
     def run(self, ready_file: str | None) -> int:
@@ -1349,7 +1352,7 @@ def parse_args(argv: list[str]) -> argparse.Namespace:
     commands.required = True
     serve = commands.add_parser("serve", help="play the metadata service for a fleet of VMs")
     fleet = serve.add_mutually_exclusive_group(required=True)
-    fleet.add_argument("--fleet", metavar="FILE", help='JSON: {"vms": {"web_0": {"scope": "web", "address": …}, …}}')
+    fleet.add_argument("--fleet", metavar="FILE", help='JSON: {"vms": {"web_0": {"scope": "web"}, ...}}')
     fleet.add_argument("--vm", metavar="NAME", action="append", help="a VM; may be repeated")
     port = number_above(0, int)
     seconds = number_above(0)

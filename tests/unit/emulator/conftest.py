@@ -8,7 +8,6 @@ import json
 from collections.abc import Callable, Iterator
 
 import pytest
-
 from ansible_collections.graceful.azure.tests.unit.emulator.harness import Emulator, serving
 
 FLEET = {

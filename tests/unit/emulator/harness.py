@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
+import os
 import subprocess
 import sys
 import time
@@ -19,6 +20,8 @@ PROGRAM = Path(__file__).resolve().parents[3] / "roles/emulator/files/azure_even
 EVENTS = "/metadata/scheduledevents?api-version=2020-07-01"
 HEADERS = {"Metadata": "true"}
 PATIENCE = 30.0
+# Any Python the managed hosts may have.
+PYTHON = os.environ.get("EMULATOR_PYTHON", sys.executable)
 
 Json = dict[str, t.Any]
 
@@ -118,10 +121,11 @@ class Emulator:
 @contextlib.contextmanager
 def serving(*options: str) -> Iterator[Emulator]:
     process = subprocess.Popen(
-        [sys.executable, str(PROGRAM), "serve", *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [PYTHON, str(PROGRAM), "serve", *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     try:
-        assert process.stdout and process.stderr
+        assert process.stdout
+        assert process.stderr
         line = process.stdout.readline()
         assert line, process.stderr.read()
         yield Emulator(process, json.loads(line))
@@ -133,7 +137,7 @@ def serving(*options: str) -> Iterator[Emulator]:
 
 def run(*arguments: str, **more: t.Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, str(PROGRAM), *arguments],
+        [PYTHON, str(PROGRAM), *arguments],
         capture_output=True,
         text=True,
         timeout=PATIENCE,

@@ -16,7 +16,6 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-
 from ansible_collections.graceful.azure.tests.unit.emulator.harness import (
     PROGRAM,
     Emulator,
@@ -74,7 +73,7 @@ def test_the_journal_file_and_the_control_api_tell_the_same(tmp_path: Path, serv
 
 
 def test_ports_can_be_chosen(tmp_path: Path, serve: Callable[..., Emulator]) -> None:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _time in range(2)]
     ports = [one.getsockname()[1] for one in sockets]
     for one in sockets:
         one.close()
@@ -178,7 +177,7 @@ def test_everything_can_be_steered_from_the_command_line(serve: Callable[..., Em
 
     ids = [
         json.loads(steer("publish", "Freeze", "a", "b", "--set", "DurationInSeconds=5", "--set", "Description=to a"))
-        for _ in range(2)
+        for _time in range(2)
     ]
     first, second = (one["EventId"] for one in ids)
     events = json.loads(steer("state"))["scopes"]["fleet"]["events"]

@@ -9,7 +9,6 @@ import time
 from email.utils import parsedate_to_datetime
 
 import pytest
-
 from ansible_collections.graceful.azure.tests.unit.emulator.harness import Emulator
 
 VERSIONS = ("2017-03-01", "2017-08-01", "2017-11-01", "2019-01-01", "2019-04-01", "2019-08-01", "2020-07-01")

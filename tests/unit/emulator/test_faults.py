@@ -6,12 +6,12 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
+import socket
 import time
 import typing as t
 from urllib.parse import urlsplit
 
 import pytest
-
 from ansible_collections.graceful.azure.tests.unit.emulator.harness import EVENTS, HEADERS, Emulator, until
 
 INSTANCE = "/metadata/instance?api-version=2021-02-01"
@@ -82,7 +82,7 @@ def test_an_answer_cut_in_the_middle(emulator: Emulator) -> None:
 def test_valid_http_with_half_a_document(emulator: Emulator) -> None:
     inject(emulator, "truncated", cut="json")
     with pytest.raises(ValueError, match=r"."):
-        _ = emulator.ask().json
+        json.loads(emulator.ask().body)
 
 
 def test_no_date(emulator: Emulator) -> None:
@@ -141,7 +141,7 @@ def test_refused_connections_for_one_vm_until_cleared(emulator: Emulator) -> Non
 
 
 def test_refused_connections_for_all_for_a_while(emulator: Emulator) -> None:
-    inject(emulator, "refuse", seconds=0.5)
+    inject(emulator, "refuse", seconds=2)
     for vm in emulator.vms:
         with pytest.raises(ConnectionRefusedError):
             emulator.ask(vm=vm)
@@ -156,15 +156,11 @@ def test_refused_connections_for_all_for_a_while(emulator: Emulator) -> None:
 
 def test_a_refusal_ends_kept_alive_connections_too(emulator: Emulator) -> None:
     address = urlsplit(emulator.vms["web_0"])
-    connection = http.client.HTTPConnection(str(address.hostname), address.port, timeout=30)
-    with contextlib.closing(connection):
-        connection.request("GET", EVENTS, headers=HEADERS)
-        connection.getresponse().read()
+    with socket.create_connection((str(address.hostname), address.port or 0), timeout=30) as connection:
+        connection.sendall(f"GET {EVENTS} HTTP/1.1\r\nHost: x\r\nMetadata: true\r\n\r\n".encode())
+        assert connection.recv(1000).startswith(b"HTTP/1.1 200 OK\r\n")
         inject(emulator, "refuse")
-        with pytest.raises((ConnectionError, http.client.RemoteDisconnected)):
-            for _ in range(2):
-                connection.request("GET", EVENTS, headers=HEADERS)
-                connection.getresponse().read()
+        assert connection.recv(1000) == b"", "the service hung up"
 
 
 @pytest.mark.parametrize(
@@ -190,13 +186,13 @@ def test_a_fault_hits_only_what_it_is_meant_for(emulator: Emulator, narrowed: di
 
 def test_skip_lets_requests_pass_and_count_ends_the_fault(emulator: Emulator) -> None:
     inject(emulator, "500", skip=2, count=2)
-    assert [emulator.ask().status for _ in range(6)] == [200, 200, 500, 500, 200, 200]
+    assert [emulator.ask().status for _time in range(6)] == [200, 200, 500, 500, 200, 200]
     assert emulator.control("/state").json["faults"] == []
     assert [line["what"] for line in emulator.journal("fault")[-2:]] == ["injected", "cleared"]
 
 
 def test_a_fault_may_end_by_itself(emulator: Emulator) -> None:
-    inject(emulator, "500", seconds=0.3)
+    inject(emulator, "500", seconds=1.5)
     assert emulator.ask().status == 500
     until(lambda: emulator.ask().status == 200)
 

@@ -3,14 +3,15 @@
 
 from __future__ import annotations
 
+import time
 from email.utils import parsedate_to_datetime
 
 import pytest
-
 from ansible_collections.graceful.azure.tests.unit.emulator.harness import Emulator, until
 
 
 def test_an_event_nobody_approves_starts_at_notbefore_and_leaves_by_itself(emulator: Emulator) -> None:
+    before = time.time()
     event_id = emulator.publish(notice=1, started_for=0.3)
     not_before = parsedate_to_datetime(emulator.events()[0]["NotBefore"]).timestamp()
     until(lambda: not emulator.events())
@@ -19,9 +20,9 @@ def test_an_event_nobody_approves_starts_at_notbefore_and_leaves_by_itself(emula
         ("started", "notbefore"),
         ("completed", "started_for"),
     ]
-    published, started, completed = (line["time"] for line in emulator.journal("event")[-3:])
-    assert started >= not_before >= published + 1
-    assert completed >= started + 0.3
+    started, completed = (line["time"] for line in emulator.journal("event")[-2:])
+    assert started >= not_before >= before + 1
+    assert completed >= started + 0.29
 
 
 def test_an_event_can_be_called_off_by_itself(emulator: Emulator) -> None:
@@ -31,10 +32,9 @@ def test_an_event_can_be_called_off_by_itself(emulator: Emulator) -> None:
 
 
 def test_what_has_started_is_not_called_off(emulator: Emulator) -> None:
-    event_id = emulator.publish(cancel_after=0.2, started_for=0.6)
-    emulator.approve(event_id)
+    event_id = emulator.publish(EventStatus="Started", cancel_after=0.2, started_for=0.6)
     until(lambda: not emulator.events())
-    assert [what for what, _ in emulator.life(event_id)] == ["published", "approved", "started", "completed"]
+    assert [what for what, _by in emulator.life(event_id)] == ["published", "started", "completed"]
 
 
 def test_a_failure_is_started_at_once(emulator: Emulator) -> None:

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 import requests
-
 from ansible_collections.graceful.azure.tests.unit.emulator.harness import PATIENCE, Emulator
 
 OCF_ROOT = Path(os.environ.get("OCF_ROOT", "/usr/lib/ocf"))
@@ -34,7 +33,7 @@ class TestCurlAsInTheDocumentation:
         path = "/metadata/scheduledevents?api-version=2020-07-01"
         document = json.loads(self.curl(emulator, "-H", "Metadata:true", path))
         assert [event["EventId"] for event in document["Events"]] == [event_id]
-        body = '{"StartRequests": [{"EventId": "%s"}]}' % event_id.lower()
+        body = json.dumps({"StartRequests": [{"EventId": event_id.lower()}]})
         assert self.curl(emulator, "-H", "Metadata:true", "-X", "POST", "-d", body, path) == ""
         assert emulator.events()[0]["EventStatus"] == "Started"
 
@@ -63,7 +62,7 @@ def test_a_poller_as_microsofts_python_sample_describes_it(emulator: Emulator) -
         session.trust_env = False
         session.headers["Metadata"] = "true"
         seen = None
-        for _ in range(3):
+        for _time in range(3):
             document = session.get(url, params=question, timeout=PATIENCE).json()
             if document["DocumentIncarnation"] == seen:
                 break

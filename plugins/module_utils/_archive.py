@@ -1,0 +1,108 @@
+# Copyright (c) 2026, graceful.azure contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is private to the collection: it may change without notice.
+
+"""Archives of paths that may be lost, and putting back what was lost and only that."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import tarfile
+import tempfile
+import typing as t
+
+from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
+
+CHUNK = 1 << 20
+
+
+class Saved(t.NamedTuple):
+    checksum: str
+    size: int
+    entries: int
+
+
+def save(paths: t.Sequence[str], archive: str) -> Saved:
+    """Write the archive whole or not at all: a temporary file that is renamed when it is safe on the disk."""
+    for path in paths:
+        if not os.path.lexists(path):
+            raise EventsError(f"{path} is not there, so it cannot be saved. Check the paths of the checkpoint.")
+        if _within(os.path.realpath(archive), os.path.realpath(path)):
+            raise EventsError(f"The archive {archive} lies inside {path}, which it shall save. Choose another place.")
+    directory = os.path.dirname(archive)
+    temporary = ""
+    try:
+        os.makedirs(directory, mode=0o700, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(prefix=".checkpoint-", dir=directory)
+        with os.fdopen(handle, "wb") as file:
+            with tarfile.open(fileobj=file, mode="w:gz", compresslevel=1, format=tarfile.PAX_FORMAT) as tar:
+                for path in paths:
+                    tar.add(path, arcname=path.lstrip("/"))
+                entries = len(tar.getmembers())
+            file.flush()
+            os.fsync(file.fileno())
+        saved = Saved(checksum_of(temporary), os.path.getsize(temporary), entries)
+        os.replace(temporary, archive)
+        return saved
+    except OSError as exc:
+        if temporary and os.path.exists(temporary):
+            os.unlink(temporary)
+        full = exc.errno in (errno.ENOSPC, errno.EDQUOT)
+        advice = "Make room there, or choose another place." if full else "Nothing was saved."
+        raise EventsError(f"Saving to {archive} failed: {exc.strerror or exc}. {advice}") from exc
+
+
+def restore(paths: t.Sequence[str], archive: str, checksum: str, dry_run: bool) -> list[str]:
+    """Put back what is in the archive and not on the disk; what is there stays as it is."""
+    try:
+        found = checksum_of(archive)
+    except OSError as exc:
+        raise EventsError(
+            f"The checkpoint {archive} cannot be read: {exc.strerror or exc}. Nothing was put back."
+        ) from exc
+    if found != checksum:
+        raise EventsError(
+            f"The checkpoint {archive} is damaged: its checksum is {found}, recorded was {checksum}. "
+            "Nothing was put back."
+        )
+    restored = []
+    try:
+        with tarfile.open(archive, mode="r:gz") as tar:
+            # A directory's own mode and times come last, or writing into it would change them again.
+            directories = []
+            for member in tar:
+                target = "/" + os.path.normpath(member.name)
+                if not any(_within(target, os.path.normpath(path)) for path in paths):
+                    raise EventsError(f"The checkpoint {archive} holds {member.name!r}, which is not among the paths.")
+                if os.path.lexists(target):
+                    continue
+                restored.append(target)
+                if dry_run:
+                    continue
+                tar.extract(member, path="/", set_attrs=not member.isdir(), numeric_owner=True)
+                if member.isdir():
+                    directories.append(member)
+            for member in reversed(directories):
+                target = "/" + os.path.normpath(member.name)
+                tar.chown(member, target, numeric_owner=True)
+                tar.chmod(member, target)
+                tar.utime(member, target)
+    except (OSError, tarfile.TarError, EOFError) as exc:
+        raise EventsError(f"Putting back {archive} failed after {len(restored)} entries: {exc}. Run it again.") from exc
+    return restored
+
+
+def checksum_of(path: str) -> str:
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        for chunk in iter(lambda: file.read(CHUNK), b""):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _within(path: str, root: str) -> bool:
+    return path == root or path.startswith(root.rstrip("/") + "/")

@@ -1,0 +1,463 @@
+# Copyright (c) 2026, graceful.azure contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is private to the collection: it may change without notice.
+
+"""The plan: which announced events touch which hosts, what to do and why. Pure: the same input, the same plan."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
+
+from ansible_collections.graceful.azure.plugins.module_utils._document import (
+    SCHEDULED,
+    STARTED,
+    parse_time,
+    same_id,
+)
+from ansible_collections.graceful.azure.plugins.plugin_utils import _checks as check
+from ansible_collections.graceful.azure.plugins.plugin_utils._capacity import Ledger
+from ansible_collections.graceful.azure.plugins.plugin_utils._fleet import Fleet, Host
+from ansible_collections.graceful.azure.plugins.plugin_utils._merge import Observations, Sighting, merge
+from ansible_collections.graceful.azure.plugins.plugin_utils._policy import (
+    APPROVE,
+    APPROVING,
+    DRAIN,
+    DRAIN_AND_APPROVE,
+    DRAINING,
+    IGNORE,
+    NOTIFY,
+    Decision,
+    Facts,
+    decide,
+)
+from ansible_collections.graceful.azure.plugins.plugin_utils._window import common_opening
+from ansible_collections.graceful.azure.plugins.plugin_utils._words import (
+    in_words,
+    is_or_are,
+    iso,
+    listed,
+    printable,
+    quoted,
+    quoted_list,
+)
+
+IN_WORDS = {
+    IGNORE: "ignore it",
+    NOTIFY: "notify only",
+    APPROVE: "approve without draining",
+    DRAIN: "drain, and let Azure start it",
+    DRAIN_AND_APPROVE: "drain, then approve",
+}
+
+
+@dataclass
+class _Resolved:
+    """The inventory hosts behind an event's Resources, in that order."""
+
+    hosts: list[Host] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+    ambiguous: dict[str, list[str]] = field(default_factory=dict)
+
+
+@dataclass
+class _Draft:
+    """One event on its way to an entry of the plan."""
+
+    seen: Sighting
+    found: _Resolved
+    decisions: dict[str, Decision]
+    approvable: bool
+    hold: list[str]
+    seconds_left: int | None
+    # When draining must begin at the latest, so that it is done when Azure may act.
+    latest: datetime
+    drain: list[str] = field(default_factory=list)
+    wait_until: datetime | None = None
+    wait_reason: str | None = None
+    reason: str = ""
+
+    @property
+    def order(self) -> tuple[int, str]:
+        return (-1 if self.seconds_left is None else self.seconds_left, same_id(self.seen.event_id))
+
+    @property
+    def started(self) -> bool:
+        return self.seen.event_status == STARTED
+
+    @property
+    def hosts(self) -> list[str]:
+        return [host.name for host in self.found.hosts]
+
+    @property
+    def drainable(self) -> list[str]:
+        """The hosts that this run can and should drain."""
+        if self.started:
+            return []
+        return [
+            host.name
+            for host in self.found.hosts
+            if host.targeted and host.reachable and self.decisions[host.name].action in DRAINING
+        ]
+
+    @property
+    def leaving(self) -> list[str]:
+        """The hosts that stop working if the plan goes ahead with this event."""
+        return self.hosts if self.approvable and not self.hold else self.drainable
+
+    @property
+    def leaders(self) -> list[str]:
+        return [host.name for host in self.found.hosts if host.targeted and host.reachable and not host.error]
+
+    @property
+    def action(self) -> str:
+        actions = {decision.action for decision in self.decisions.values()}
+        if self.approvable:
+            return DRAIN_AND_APPROVE if DRAIN_AND_APPROVE in actions else APPROVE
+        if actions & DRAINING:
+            return DRAIN
+        return IGNORE if actions == {IGNORE} else NOTIFY
+
+
+def plan(
+    observations: Observations,
+    groups: t.Mapping[str, t.Collection[str]] | None = None,
+    targeted: t.Collection[str] | None = None,
+    settings: t.Mapping[str, t.Any] | None = None,
+    *,
+    now: str | datetime,
+) -> dict[str, t.Any]:
+    """Merge what the hosts saw into one plan. Raises WrongSetting for what cannot be used, before planning anything."""
+    moment = read_now(now)
+    _check_inputs(observations, groups, targeted, settings)
+    fleet = Fleet(observations, groups or {}, frozenset(observations if targeted is None else targeted), settings or {})
+    drafts = sorted((_draft(seen, fleet, moment) for seen in merge(observations)), key=lambda draft: draft.order)
+    required, missing_groups = fleet.required()
+    _schedule(drafts, fleet, required, moment)
+    return {
+        "now": iso(moment),
+        "events": [_entry(draft) for draft in drafts],
+        "hosts": _hosts(drafts),
+        "summary": _summary(drafts, fleet, missing_groups),
+    }
+
+
+def read_now(now: t.Any) -> datetime:
+    moment = parse_time(now) if isinstance(now, str) else now
+    if not isinstance(moment, datetime) or moment.tzinfo is None or not 1970 <= moment.year <= 9000:
+        raise check.refuse("now", "a time such as 2026-09-19T18:00:00Z", now)
+    return moment.astimezone(timezone.utc).replace(microsecond=0)
+
+
+def _check_inputs(observations: t.Any, groups: t.Any, targeted: t.Any, settings: t.Any) -> None:
+    for host, observation in check.mapping(observations, "The observations").items():
+        where = f"The observation of {printable(host)}"
+        if observation is not None and check.mapping(observation, where).get("events"):
+            check.sequence(observation["events"], f"{where}: events")
+    for group, hosts in check.mapping({} if groups is None else groups, "The groups").items():
+        _check_names(hosts, f"Group {quoted(group)}")
+    if targeted is not None:
+        _check_names(targeted, "targeted")
+    check.mapping({} if settings is None else settings, "The settings")
+
+
+def _check_names(names: t.Any, where: str) -> None:
+    if not isinstance(names, (list, tuple, set, frozenset)) or not all(isinstance(name, str) for name in names):
+        raise check.refuse(where, "a list of host names", names)
+
+
+# ---- one event: who, what, and what speaks against approving
+
+
+def _draft(seen: Sighting, fleet: Fleet, now: datetime) -> _Draft:
+    found = _resolve(seen, fleet)
+    left = _seconds_left(seen, now)
+    decisions = {host.name: _decision(seen, host, fleet, left) for host in found.hosts}
+    refusals = _refusals(seen, decisions)
+    budget = max((fleet.settings(host).drain_budget for host in decisions), default=0)
+    draft = _Draft(
+        seen=seen,
+        found=found,
+        decisions=decisions,
+        approvable=bool(decisions) and not refusals,
+        hold=[
+            *_event_holds(seen, fleet),
+            *_name_holds(seen, found, decisions, fleet),
+            *_host_holds(seen, found.hosts),
+            *refusals,
+        ],
+        seconds_left=left,
+        latest=now + timedelta(seconds=max(0, (left or 0) - budget)),
+    )
+    draft.reason = _reason(draft)
+    return draft
+
+
+def _resolve(seen: Sighting, fleet: Fleet) -> _Resolved:
+    found = _Resolved()
+    for name in seen.resources:
+        claimants = _claimants(fleet.named(name), seen)
+        if len(claimants) > 1:
+            found.ambiguous[name] = [host.name for host in claimants]
+        elif not claimants:
+            found.unknown.append(name)
+        else:
+            found.hosts.append(claimants[0])
+    return found
+
+
+def _claimants(named: t.Sequence[Host], seen: Sighting) -> t.Sequence[Host]:
+    """Azure names repeat between resource groups: who was asked and does not see the event is another VM,
+    provided that somebody of that name sees it."""
+    if len(named) > 1 and any(host.name in seen.seen_by for host in named):
+        return [host for host in named if host.name in seen.seen_by or not host.asked]
+    return named
+
+
+def _seconds_left(seen: Sighting, now: datetime) -> int | None:
+    """By the service's clock where a host told it, otherwise by ours."""
+    left = seen.seconds_left
+    if left is None and seen.not_before is not None:
+        left = int((seen.not_before - now).total_seconds())
+    return None if left is None else max(0, min(left, check.LONGEST_SECONDS))
+
+
+def _decision(seen: Sighting, host: Host, fleet: Fleet, left: int | None) -> Decision:
+    facts = Facts(
+        event_type=seen.event_type,
+        event_source=seen.event_source,
+        duration=seen.duration,
+        notice=left,
+        groups=fleet.groups_of.get(host.name, ()),
+        resource=host.vm_name or "",
+    )
+    return decide(fleet.settings(host.name).policy, facts)
+
+
+def _refusals(seen: Sighting, decisions: t.Mapping[str, Decision]) -> list[str]:
+    """Why the policy does not allow approval at all."""
+    by_decision: dict[Decision, list[str]] = {}
+    for host, decision in decisions.items():
+        if decision.action not in APPROVING:
+            by_decision.setdefault(decision, []).append(host)
+    reasons = [
+        f"the policy of {listed(hosts)} says {decision.action} (rule {quoted(decision.rule)})"
+        for decision, hosts in by_decision.items()
+    ]
+    if seen.event_type.lower() == "terminate" and len(seen.resources) > 1:
+        reasons.append(f"it deletes {len(seen.resources)} VMs, and a VM may only approve its own deletion")
+    return reasons
+
+
+def _event_holds(seen: Sighting, fleet: Fleet) -> list[str]:
+    holds = list(seen.disagreements)
+    if seen.event_status == STARTED:
+        holds.append("it has started: there is nothing left to approve")
+    elif seen.event_status != SCHEDULED:
+        holds.append(f"its status {quoted(seen.event_status)} is not known")
+    if not seen.resources:
+        holds.append("it names no VMs, so nobody knows whom it affects")
+    if not any(fleet.hosts[host].reachable for host in seen.seen_by):
+        holds.append(f"no host that can be reached sees it (it was seen by {listed(sorted(seen.seen_by))})")
+    return holds
+
+
+def _name_holds(seen: Sighting, found: _Resolved, decisions: t.Mapping[str, Decision], fleet: Fleet) -> list[str]:
+    holds = [
+        f"{listed(hosts)} have the same Azure name {quoted(name)}" for name, hosts in sorted(found.ambiguous.items())
+    ]
+    told_to_ignore = bool(decisions) and all(decision.ignores_unknown_names for decision in decisions.values())
+    if found.unknown and not told_to_ignore:
+        holds.append(f"no inventory host has the Azure name {quoted_list(found.unknown)}")
+    elif found.unknown and fleet.nameless:
+        holds.append(
+            f"unknown names are to be ignored, but {quoted_list(found.unknown)} may be"
+            f" {listed(sorted(fleet.nameless))}, whose Azure name is not known"
+        )
+    unsure = sorted(fleet.nameless & seen.seen_by)
+    if unsure and (found.unknown or found.ambiguous or not seen.resources):
+        holds.append(f"it may mean {listed(unsure)}: what Azure calls them is not known (set graceful_vm_name)")
+    return holds
+
+
+def _host_holds(seen: Sighting, hosts: t.Iterable[Host]) -> list[str]:
+    """What speaks against each affected host, in order: the first that applies is enough."""
+    outside, silent, strangers, holds = [], [], [], []
+    for host in hosts:
+        if not host.targeted:
+            outside.append(host.name)
+        elif not host.reachable:
+            silent.append(host.name)
+        elif host.error:
+            holds.append(f"{printable(host.name)} could not read its metadata service: {quoted(host.error, 200)}")
+        elif host.asked and host.name not in seen.seen_by:
+            strangers.append(host.name)
+    if outside:
+        holds.append(f"{listed(outside)} {is_or_are(outside)} outside this run (--limit)")
+    if silent:
+        holds.append(f"{listed(silent)} cannot be reached")
+    if strangers:
+        holds.append(
+            f"{listed(strangers)} {is_or_are(strangers)} named in it but did not see it when asked:"
+            " asked too early, or another VM of that name"
+        )
+    return holds
+
+
+# ---- all events together: when
+
+
+def _schedule(drafts: t.Sequence[_Draft], fleet: Fleet, required: t.Mapping[str, int], now: datetime) -> None:
+    """Decide what begins now and what is put off, first by the operators' windows, then by capacity."""
+    away = fleet.away().union(host for draft in drafts if draft.started for host in draft.hosts)
+    ledger = Ledger(fleet.members, required, away)
+    waiting = [draft for draft in drafts if draft.leaving and not _put_off_by_window(draft, fleet, now)]
+    # What can no longer wait comes first: it leaves in any case.
+    for draft in sorted(waiting, key=lambda draft: draft.latest > now):
+        _begin_or_put_off(draft, ledger, now)
+
+
+def _put_off_by_window(draft: _Draft, fleet: Fleet, now: datetime) -> bool:
+    windows = {window for host in draft.leaving if (window := fleet.settings(host).window) is not None}
+    opening = common_opening(windows, now, draft.latest) if windows else now
+    if opening is None or opening == now:
+        return False
+    hours = " and ".join(sorted(printable(window.words) for window in windows))
+    _put_off(draft, opening, f"the window is {hours}")
+    return True
+
+
+def _begin_or_put_off(draft: _Draft, ledger: Ledger, now: datetime) -> None:
+    shortages = ledger.shortages(draft.leaving)
+    if shortages and draft.latest > now:
+        _put_off(draft, draft.latest, "; ".join(shortage.words for shortage in shortages))
+        return
+    if shortages:
+        # Azure acts in any case; approving would only make the group smaller sooner.
+        draft.hold.extend(shortage.words for shortage in shortages)
+    ledger.take(draft.leaving)
+    draft.drain = draft.drainable
+
+
+def _put_off(draft: _Draft, until: datetime, reason: str) -> None:
+    draft.wait_until, draft.wait_reason = until, reason
+    draft.hold.append(f"put off until {iso(until)}: {reason}")
+
+
+# ---- the plan as plain data
+
+
+def _entry(draft: _Draft) -> dict[str, t.Any]:
+    seen, leaders = draft.seen, draft.leaders
+    return {
+        "event_id": seen.event_id,
+        "event_type": seen.event_type,
+        "event_status": seen.event_status,
+        "event_source": seen.event_source,
+        "description": seen.description,
+        "duration_seconds": seen.duration,
+        "resources": seen.resources,
+        "seen_by": len(seen.seen_by),
+        "hosts": draft.hosts,
+        "unknown_names": draft.found.unknown,
+        "ambiguous_names": sorted(draft.found.ambiguous),
+        "leader": leaders[0] if leaders else None,
+        "leaders": leaders,
+        "seconds_left": draft.seconds_left,
+        "deadline": None if seen.not_before is None else iso(seen.not_before),
+        "action": draft.action,
+        "actions": {
+            host: {"action": decision.action, "rule": decision.rule, "because": decision.because}
+            for host, decision in draft.decisions.items()
+        },
+        "approvable": draft.approvable,
+        "hold": draft.hold,
+        "drain": draft.drain,
+        "wait_until": None if draft.wait_until is None else iso(draft.wait_until),
+        "wait_reason": draft.wait_reason,
+        "reason": draft.reason,
+    }
+
+
+def _hosts(drafts: t.Iterable[_Draft]) -> dict[str, t.Any]:
+    """What awaits each host that an event touches, the most urgent first."""
+    hosts: dict[str, dict[str, t.Any]] = {}
+    for draft in drafts:
+        draining = frozenset(draft.drain)
+        for host in draft.found.hosts:
+            entry = hosts.setdefault(
+                host.name,
+                {
+                    "vm_name": host.vm_name,
+                    "reachable": host.reachable,
+                    "targeted": host.targeted,
+                    "drain": False,
+                    "events": [],
+                },
+            )
+            entry["drain"] = entry["drain"] or host.name in draining
+            entry["events"].append(_awaits(draft, host.name, host.name in draining))
+    return {name: hosts[name] for name in sorted(hosts)}
+
+
+def _awaits(draft: _Draft, host: str, drain: bool) -> dict[str, t.Any]:
+    decision = draft.decisions[host]
+    return {
+        "event_id": draft.seen.event_id,
+        "event_type": draft.seen.event_type,
+        "event_status": draft.seen.event_status,
+        "seconds_left": draft.seconds_left,
+        "deadline": None if draft.seen.not_before is None else iso(draft.seen.not_before),
+        "action": decision.action,
+        "rule": decision.rule,
+        "because": decision.because,
+        "drain": drain,
+        "wait_until": None if draft.wait_until is None else iso(draft.wait_until),
+    }
+
+
+def _reason(draft: _Draft) -> str:
+    """`Reboot of web1 and web2 in 14 min 32 s: drain, then approve (rule 'reboot or move'): …`"""
+    decisions = list(dict.fromkeys(draft.decisions.values()))
+    words = f"{_title(draft)}: {IN_WORDS[draft.action]}"
+    if len(decisions) == 1:
+        words += f" (rule {quoted(decisions[0].rule)}): {printable(decisions[0].because, 200)}"
+    elif decisions:
+        words += f", because {len(decisions)} different rules apply to its hosts"
+    else:
+        words += ", because no host of the inventory is known to be affected"
+    return words + "."
+
+
+def _title(draft: _Draft) -> str:
+    whom = f"of {listed(draft.hosts)}" if draft.hosts else f"of {quoted_list(draft.seen.resources) or 'unnamed VMs'}"
+    if draft.started:
+        when = "has started"
+    elif draft.seconds_left is None:
+        when = "at an unknown time"
+    else:
+        when = f"in {in_words(draft.seconds_left)}"
+    return f"{printable(draft.seen.event_type)} {whom} {when}"
+
+
+def _summary(drafts: t.Sequence[_Draft], fleet: Fleet, missing_groups: t.Sequence[str]) -> list[str]:
+    touched = {host for draft in drafts for host in draft.hosts}
+    lines = [f"Events: {len(drafts)}. Hosts that they touch: {len(touched)} of {len(fleet.hosts)}."]
+    for draft in drafts:
+        lines.append(f"{quoted(draft.seen.event_id)}: {draft.reason}")
+        if draft.drain:
+            lines.append(f"  drain now: {listed(draft.drain)}")
+        if draft.hold:
+            lines.append(f"  not approved: {'; '.join(draft.hold)}")
+    unasked = [host.name for host in fleet.hosts.values() if host.targeted and not host.reachable]
+    if unasked:
+        lines.append(f"Not reached, so nobody knows what awaits them: {listed(unasked)}.")
+    failed = [host.name for host in fleet.hosts.values() if host.targeted and host.reachable and host.error]
+    if failed:
+        lines.append(f"Could not read their metadata service: {listed(failed)}.")
+    if missing_groups:
+        lines.append(f"min_available names groups that the inventory does not have: {quoted_list(missing_groups)}.")
+    return lines

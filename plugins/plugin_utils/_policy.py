@@ -1,0 +1,198 @@
+# Copyright (c) 2026, graceful.azure contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is private to the collection: it may change without notice.
+
+"""The policy: ordered rules, the first that matches a host and an event decides. Pure."""
+
+from __future__ import annotations
+
+import fnmatch
+import typing as t
+
+from ansible_collections.graceful.azure.plugins.module_utils._document import same_name
+from ansible_collections.graceful.azure.plugins.plugin_utils import _checks as check
+
+IGNORE = "ignore"
+NOTIFY = "notify"
+APPROVE = "approve"
+DRAIN = "drain"
+DRAIN_AND_APPROVE = "drain_and_approve"
+
+ACTIONS = (IGNORE, NOTIFY, APPROVE, DRAIN, DRAIN_AND_APPROVE)
+APPROVING = frozenset((APPROVE, DRAIN_AND_APPROVE))
+DRAINING = frozenset((DRAIN, DRAIN_AND_APPROVE))
+
+KEYS = (
+    "name",
+    "because",
+    "event_type",
+    "event_source",
+    "min_duration",
+    "max_duration",
+    "notice",
+    "group",
+    "resource",
+    "unknown_names",
+    "action",
+)
+
+DEFAULT_POLICY: t.Final[t.Sequence[t.Mapping[str, t.Any]]] = (
+    {
+        "name": "short freeze",
+        "event_type": "Freeze",
+        "max_duration": 10,
+        "action": NOTIFY,
+        "because": "a pause shorter than most timeouts; draining costs more, approving gains nothing",
+    },
+    {
+        "name": "freeze",
+        "event_type": "Freeze",
+        "action": DRAIN_AND_APPROVE,
+        "because": "the pause is long, or nobody knows how long",
+    },
+    {
+        "name": "reboot or move",
+        "event_type": ["Reboot", "Redeploy"],
+        "action": DRAIN_AND_APPROVE,
+        "because": "a drained host loses nothing, and approving saves the wait",
+    },
+    {
+        "name": "deletion",
+        "event_type": "Terminate",
+        "action": DRAIN_AND_APPROVE,
+        "because": "the VM is being deleted; a VM approves its own deletion only",
+    },
+    {
+        "name": "eviction",
+        "event_type": "Preempt",
+        "action": DRAIN,
+        "because": "half a minute of notice: use all of it",
+    },
+    {
+        "name": "anything else",
+        "action": NOTIFY,
+        "because": "a type that is not known yet is a person's decision",
+    },
+)
+
+
+class Decision(t.NamedTuple):
+    action: str
+    rule: str
+    because: str
+    ignores_unknown_names: bool
+
+
+class Facts(t.NamedTuple):
+    """What the rules look at: one event, as it concerns one host."""
+
+    event_type: str
+    event_source: str | None
+    duration: int | None
+    notice: int | None
+    groups: t.Collection[str]
+    resource: str
+
+
+class Span(t.NamedTuple):
+    least: int | None = None
+    most: int | None = None
+
+    def takes(self, value: int | None) -> bool:
+        if self.least is None and self.most is None:
+            return True
+        # What is not known is neither short nor long.
+        return value is not None and (self.least or 0) <= value and (self.most is None or value <= self.most)
+
+
+class Rule(t.NamedTuple):
+    decision: Decision
+    event_types: frozenset[str]
+    event_sources: frozenset[str]
+    duration: Span
+    notice: Span
+    groups: tuple[str, ...]
+    resources: tuple[str, ...]
+
+    def matches(self, facts: Facts) -> bool:
+        return (
+            (not self.event_types or facts.event_type.lower() in self.event_types)
+            and (not self.event_sources or (facts.event_source or "").lower() in self.event_sources)
+            and self.duration.takes(facts.duration)
+            and self.notice.takes(facts.notice)
+            and (not self.groups or any(group in facts.groups for group in self.groups))
+            and (not self.resources or self._names(same_name(facts.resource)))
+        )
+
+    def _names(self, resource: str) -> bool:
+        return any(fnmatch.fnmatchcase(resource, pattern) for pattern in self.resources)
+
+
+Policy = tuple[Rule, ...]
+
+NO_RULE = Decision(NOTIFY, "no rule", "no rule of the policy matches: a person's decision", False)
+
+
+def decide(policy: Policy, facts: Facts) -> Decision:
+    for rule in policy:
+        if rule.matches(facts):
+            return rule.decision
+    return NO_RULE
+
+
+def validate_policy(policy: t.Any) -> Policy:
+    """The rules, ready for use; the default ones where there are none. Raises WrongSetting."""
+    rules = DEFAULT_POLICY if policy is None else check.sequence(policy, "The policy")
+    return tuple(_rule(rule, position) for position, rule in enumerate(rules, 1))
+
+
+def _rule(rule: t.Any, position: int) -> Rule:
+    where = f"Rule {position} of the policy"
+    given = check.mapping(rule, where, KEYS)
+    if "action" not in given:
+        raise check.WrongSetting(f"{where} has no action; allowed are {', '.join(ACTIONS)}.")
+    return Rule(
+        decision=_decision(given, where, f"rule {position}"),
+        event_types=frozenset(name.lower() for name in _names(given, "event_type", where)),
+        event_sources=frozenset(name.lower() for name in _names(given, "event_source", where)),
+        duration=_span(given, "min_duration", "max_duration", where),
+        notice=_notice(given, where),
+        groups=_names(given, "group", where),
+        resources=tuple(same_name(name) for name in _names(given, "resource", where)),
+    )
+
+
+def _decision(given: t.Mapping[str, t.Any], where: str, name: str) -> Decision:
+    unknown = check.choice(given.get("unknown_names", "hold"), f"{where}: unknown_names", ("hold", "ignore"))
+    return Decision(
+        action=check.choice(given["action"], f"{where}: action", ACTIONS),
+        rule=check.text(given["name"], f"{where}: name") if "name" in given else name,
+        because=check.text(given["because"], f"{where}: because") if "because" in given else "the policy says so",
+        ignores_unknown_names=unknown == "ignore",
+    )
+
+
+def _names(given: t.Mapping[str, t.Any], key: str, where: str) -> tuple[str, ...]:
+    return check.names(given[key], f"{where}: {key}") if key in given else ()
+
+
+def _notice(given: t.Mapping[str, t.Any], where: str) -> Span:
+    if "notice" not in given:
+        return Span()
+    where = f"{where}: notice"
+    notice = given["notice"]
+    if isinstance(notice, t.Mapping):
+        return _span(check.mapping(notice, where, ("min", "max")), "min", "max", where)
+    return Span(most=check.number(notice, where, "a whole number of seconds (at most), or a mapping with min and max"))
+
+
+def _span(given: t.Mapping[str, t.Any], least: str, most: str, where: str) -> Span:
+    span = Span(
+        check.number(given[least], f"{where}: {least}") if least in given else None,
+        check.number(given[most], f"{where}: {most}") if most in given else None,
+    )
+    if span.least is not None and span.most is not None and span.least > span.most:
+        raise check.WrongSetting(f"{where}: {least} is larger than {most}, so it would never match.")
+    return span

@@ -1,0 +1,161 @@
+# SPDX-FileCopyrightText: graceful.azure contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+from ansible_collections.graceful.azure.plugins.plugin_utils._cycle import (
+    assignments,
+    fleet,
+    host_reports,
+    observations,
+)
+
+CLAIMED: dict[str, t.Any] = {"claimed": True, "item": {"event_id": "A"}}
+READY = {"ready": True, "reason": "ready"}
+
+
+def event(event_id: str = "A", **fields: t.Any) -> dict[str, t.Any]:
+    return {"event_id": event_id, "event_type": "Reboot", "event_status": "Scheduled", "seconds_left": 600, **fields}
+
+
+def awaited(event_id: str = "A", **fields: t.Any) -> dict[str, t.Any]:
+    whole = {**event(event_id), "action": "drain_and_approve", "drain": True, "wait_until": None}
+    return {**whole, **fields}
+
+
+def status(*events: dict[str, t.Any], records: t.Sequence[dict[str, t.Any]] = ()) -> dict[str, t.Any]:
+    return {"events": list(events), "vm_name": "web_0", "records": list(records)}
+
+
+def record(event_id: str, *steps: dict[str, t.Any]) -> dict[str, t.Any]:
+    return {"event": event(event_id), "steps": list(steps)}
+
+
+def looped(*answers: dict[str, t.Any]) -> dict[str, t.Any]:
+    return {"results": list(answers)}
+
+
+class TestObservations:
+    @pytest.mark.parametrize(
+        ("answer", "expected"),
+        [
+            (status(), {"reachable": True, "vm_name": "web_0", "events": [], "error": None, "drained": False}),
+            (
+                {"unreachable": True, "msg": "x"},
+                {"reachable": False, "vm_name": "named", "events": None, "error": None},
+            ),
+            ({"failed": True, "msg": "404"}, {"reachable": True, "vm_name": "named", "events": None, "error": "404"}),
+            ({"skipped": True}, {"reachable": True, "events": None, "error": "it was not asked"}),
+            (None, {"reachable": False, "events": None}),
+        ],
+    )
+    def test_nothing_but_an_answer_counts_as_one(self, answer: t.Any, expected: dict[str, t.Any]) -> None:
+        seen = observations({"web1": answer}, {"web1": "named"})["web1"]
+        assert {key: seen[key] for key in expected} == expected
+
+    def test_a_host_outside_the_run_is_known_by_its_name_only(self) -> None:
+        seen = observations({}, {"web9": "web_9"})
+        assert seen["web9"]["reachable"] is False
+        assert seen["web9"]["vm_name"] == "web_9"
+
+    def test_a_host_with_drain_steps_not_undone_is_drained(self) -> None:
+        done = {"phase": "drain", "status": "done"}
+        assert observations({"web1": status(records=[record("A", done)])}, {})["web1"]["drained"] is True
+        undone = {**done, "status": "undone"}
+        assert observations({"web1": status(records=[record("A", undone)])}, {})["web1"]["drained"] is False
+
+    def test_the_fleet_collects_names_settings_and_answers(self) -> None:
+        variables = {"a": {"graceful_vm_name": "A_0", "graceful_policy": [], "graceful__status": status()}, "b": {}}
+        found = fleet(variables, ["a"], ["a", "b"])
+        assert found["settings"] == {"a": {"policy": []}, "b": {}}
+        assert found["observations"]["a"]["vm_name"] == "web_0"
+
+
+class TestAssignments:
+    def work(self, *events: dict[str, t.Any], answer: dict[str, t.Any], claims: t.Any = None) -> dict[str, t.Any]:
+        plan = {"hosts": {"web1": {"events": list(events)}}}
+        return assignments(plan, {"web1": answer}, claims)
+
+    def test_an_event_to_drain_for_is_claimed_and_drained_within_its_notice(self) -> None:
+        mine = self.work(awaited(), answer=status(event()))["hosts"]["web1"]
+        assert [one["event_id"] for one in mine["events"]] == ["A"]
+        assert (mine["drain"], mine["seconds"]) == (True, 590)
+
+    @pytest.mark.parametrize(
+        "fields",
+        [
+            {"action": "notify", "drain": False},
+            {"action": "ignore", "drain": False},
+            {"event_status": "Started"},
+            {"wait_until": "2026-09-19T22:00:00Z", "drain": False},
+        ],
+    )
+    def test_what_is_not_for_now_is_no_work(self, fields: dict[str, t.Any]) -> None:
+        assert self.work(awaited(**fields), answer=status(event()))["hosts"] == {}
+
+    def test_what_an_interrupted_run_began_is_taken_up_even_if_it_has_started(self) -> None:
+        mine = self.work(awaited(event_status="Started"), answer=status(event(), records=[record("a")]))["hosts"][
+            "web1"
+        ]
+        assert [one["event_id"] for one in mine["events"]] == ["A"]
+        assert mine["drain"] is False
+
+    def test_a_record_of_an_event_that_is_gone_is_left_to_be_undone(self) -> None:
+        mine = self.work(answer=status(records=[record("B")]))["hosts"]["web1"]
+        assert [old["event"]["event_id"] for old in mine["leftovers"]] == ["B"]
+
+    def test_nothing_counts_as_gone_if_the_document_could_not_be_read(self) -> None:
+        failed = {"failed": True, "msg": "503", "records": [record("B")]}
+        assert self.work(answer=failed)["hosts"] == {}
+
+    def test_what_another_run_holds_on_one_host_is_left_to_it_on_all(self) -> None:
+        held = {"claimed": False, "holder": {"run_name": "other", "phase": "drain"}, "item": {"event_id": "a"}}
+        work = self.work(awaited(), answer=status(event()), claims={"web2": looped(held)})
+        assert work["hosts"] == {}
+        assert "other has it in hand on web2" in work["elsewhere"]["a"]
+
+    def test_a_damaged_record_is_told(self) -> None:
+        work = self.work(answer=status(records=[{"damaged": True, "message": "cannot be read"}]))
+        assert work["words"] == ["web1: cannot be read"]
+
+
+class TestHostReports:
+    """Ready is only what is proven; whatever is missing, unknown or odd is not."""
+
+    WORK: t.ClassVar[dict[str, t.Any]] = {"events": [{"event_id": "A", "demands_drain": True}]}
+
+    def report(self, claims: t.Any, drained: t.Any, saved: t.Any, noted: t.Any) -> dict[str, t.Any]:
+        return t.cast(dict[str, t.Any], host_reports(self.WORK, claims, drained, saved, noted)["A"])
+
+    def test_ready_when_claimed_drained_saved_and_confirmed(self) -> None:
+        assert self.report(looped(CLAIMED), READY, READY, looped(CLAIMED))["ready"] is True
+
+    @pytest.mark.parametrize(
+        ("claims", "drained", "saved", "noted", "words"),
+        [
+            (None, READY, READY, looped(CLAIMED), "not claimed"),
+            (looped(), READY, READY, looped(CLAIMED), "not claimed"),
+            (looped({**CLAIMED, "claimed": False, "msg": "held"}), READY, READY, looped(CLAIMED), "held"),
+            (looped({**CLAIMED, "unreachable": True}), READY, READY, looped(CLAIMED), "cannot be reached"),
+            (looped(CLAIMED), None, READY, looped(CLAIMED), "draining did not come to an end"),
+            (looped(CLAIMED), {"ready": False, "reason": "late"}, READY, looped(CLAIMED), "late"),
+            (looped(CLAIMED), {"ready": "yes"}, READY, looped(CLAIMED), "draining failed"),
+            (looped(CLAIMED), READY, None, looped(CLAIMED), "checkpoint did not come to an end"),
+            (looped(CLAIMED), READY, {"ready": False, "reason": "disk full"}, looped(CLAIMED), "disk full"),
+            (looped(CLAIMED), READY, READY, None, "not confirmed"),
+            (looped(CLAIMED), READY, READY, looped({**CLAIMED, "failed": True, "msg": "taken over"}), "taken over"),
+            (looped(CLAIMED), READY, READY, looped({**CLAIMED, "unreachable": True}), "cannot be reached"),
+            (looped(CLAIMED), READY, READY, looped({**CLAIMED, "skipped": True}), "not confirmed"),
+        ],
+    )
+    def test_not_ready_otherwise(self, claims: t.Any, drained: t.Any, saved: t.Any, noted: t.Any, words: str) -> None:
+        report = self.report(claims, drained, saved, noted)
+        assert report["ready"] is False
+        assert words in report["reason"]
+
+    def test_an_approval_without_drain_needs_no_drain(self) -> None:
+        work = {"events": [{"event_id": "A", "demands_drain": False}]}
+        assert host_reports(work, looped(CLAIMED), None, None, looped(CLAIMED))["A"]["ready"] is True
