@@ -10,46 +10,45 @@ short_description: The time that a step of a drain may still use
 version_added: 0.1.0
 author: graceful.azure contributors (@graceful)
 description:
-  - Seconds that are left of the drain's time and of the step's own. Fails if there are none.
+  - Whole seconds that are left of the drain's time and of the step's own. Fails if there are none.
   - The role P(graceful.azure.drain#role) uses it.
-positional: reserve
+positional: fail
 options:
   _input:
-    description: The report so far, from P(graceful.azure.drain_report#filter).
+    description: What M(graceful.azure.drain_step) returned.
     type: dict
     required: true
-  reserve:
-    description: Seconds to keep back, at most half of those left, so that what waits ends before it is stopped.
-    type: float
-    default: 0
+  fail:
+    description: Whether it is a failure if no time is left. If not, V(0) is returned.
+    type: bool
+    default: true
 """
 
 EXAMPLES = r"""
 - name: A task that ends in time
   ansible.builtin.command: /usr/local/bin/drain
   changed_when: true
-  timeout: "{{ drain_report | graceful.azure.drain_seconds_left | int }}"
+  timeout: "{{ drain_progress | graceful.azure.drain_seconds_left }}"
 """
 
 RETURN = r"""
 _value:
   description: The seconds.
-  type: float
+  type: int
 """
 
-import time
 import typing as t
-from datetime import datetime, timezone
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.graceful.azure.plugins.plugin_utils import _drain_report as reports
+from ansible_collections.graceful.azure.plugins.plugin_utils._drain import seconds_left
 
 
-def left(report: dict[str, t.Any], reserve: float = 0) -> float:
-    try:
-        return reports.seconds_left(report, reserve, reports.Now(time.monotonic(), datetime.now(timezone.utc)))
-    except reports.NoTimeLeft as exc:
-        raise AnsibleFilterError(str(exc)) from exc
+def left(progress: dict[str, t.Any], fail: bool = True) -> int:
+    seconds = seconds_left(progress)
+    if fail and seconds <= 0:
+        raise AnsibleFilterError("There is no time left for it.")
+    # Ansible takes 0 for no limit.
+    return max(1 if fail else 0, int(seconds))
 
 
 class FilterModule:

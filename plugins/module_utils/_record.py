@@ -57,7 +57,7 @@ class Wish(t.NamedTuple):
     mark: t.Mapping[str, t.Any] | None = None
     heir: str | None = None
 
-    def check(self) -> None:
+    def checked(self) -> Wish:
         for option, states in GOES_WITH.items():
             if getattr(self, option) is not None and self.state not in states:
                 raise WrongOption(f"{option} goes with state={' or '.join(states)}, not with state={self.state}.")
@@ -73,6 +73,20 @@ class Wish(t.NamedTuple):
             raise WrongOption(f"event_id is {shown(self.event_id)}, but event is about {shown(inner)}. Give one event.")
         if self.heir is not None and same_id(self.heir) == same_id(self.event_id):
             raise WrongOption("heir is the event itself. Name the event that takes its place, or undo the steps.")
+        return self if self.step is None else self._replace(step=_checked_step(self.step))
+
+
+def _checked_step(given: t.Mapping[str, t.Any]) -> Record:
+    """What was said about a step; a name or message that a template has made a number is a text again."""
+    said = {key: value for key, value in given.items() if value is not None}
+    said = {key: str(value) if isinstance(value, (int, float)) else value for key, value in said.items()}
+    whole = {"phase": "", "kind": "", "message": "", "data": {}, **said}
+    if "at" in said or len(whole) != 6 or not is_step({**whole, "at": 0}) or not said["name"]:
+        raise WrongOption(
+            f"step needs a name and a status, which is one of {', '.join(STATUSES)}. It may have the texts phase, kind "
+            "and message, and a dictionary data, but nothing else. Nothing was noted."
+        )
+    return said
 
 
 class Outcome:
@@ -99,7 +113,7 @@ def keep_record(
     journal: t.Callable[[str], None] = to_system_journal,
 ) -> Outcome:
     """Do what the options ask for, or say why not. In check mode everything but the writing."""
-    wish.check()
+    wish = wish.checked()
     clock = clock or Clock()
     folder = Folder(directory, check_mode)
     try:
@@ -307,24 +321,15 @@ def _key(step: t.Mapping[str, t.Any]) -> tuple[str, str]:
     return step["phase"], step["name"]
 
 
-def _with_step(record: Record, given: t.Mapping[str, t.Any], now: float) -> Record:
+def _with_step(record: Record, said: t.Mapping[str, t.Any], now: float) -> Record:
     """What is new about a step goes into the one of that phase and name; the same again keeps its time."""
-    blank: Record = {"phase": record["claim"]["phase"], "name": "", "kind": "", "status": "", "message": "", "data": {}}
-    # A templated name may have become a number.
-    plain = {key: str(value) if isinstance(value, (int, float)) else value for key, value in given.items()}
-    news = {"phase": blank["phase"], **{key: value for key, value in plain.items() if value is not None}}
-    old = next((step for step in record["steps"] if _key(step) == (news["phase"], news.get("name"))), None)
-    step = {**(old or {**blank, "at": now}), **news}
-    if step != old:
-        step["at"] = now
-    if not is_step(step) or not step["name"] or not set(news) <= set(blank):
-        raise WrongOption(
-            f"step needs a name and a status, which is one of {', '.join(STATUSES)}. It may have the texts phase, kind "
-            "and message, and a dictionary data, but nothing else. Nothing was noted."
-        )
+    said = {"phase": record["claim"]["phase"], **said}
+    old = next((step for step in record["steps"] if _key(step) == _key(said)), None)
     if old is None:
-        return {**record, "steps": [*record["steps"], step]}
-    return {**record, "steps": [step if each is old else each for each in record["steps"]]}
+        new = {"kind": "", "at": now, "message": "", "data": {}, **said}
+        return {**record, "steps": [*record["steps"], new]}
+    new = old if {**old, **said} == old else {**old, **said, "at": now}
+    return {**record, "steps": [new if step is old else step for step in record["steps"]]}
 
 
 def _marked(record: Record, mark: t.Mapping[str, t.Any] | None, now: float) -> Record:

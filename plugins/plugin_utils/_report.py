@@ -32,7 +32,9 @@ SPANS: dict[str, frozenset[str]] = {
     "down": frozenset({"back", "restoring", "restored", "failed"}),
     "restoring": frozenset({"restored", "failed", "down"}),
 }
+ENDS = {"draining": "drained", "down": "back", "restoring": "restored"}
 OUT_OF_SERVICE = "out of service"
+LONGEST_MESSAGE = 2000
 
 _ISO_8601 = re.compile(
     r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(\.\d{1,6})?\d*\s*(?:Z|([+-]\d\d):?(\d\d))?", re.IGNORECASE | re.ASCII
@@ -148,6 +150,8 @@ def summary(data: t.Any) -> dict[str, t.Any]:
         "result": report.result,
         "verdict": report.verdict,
         "words": list(report.words),
+        "text": for_chat("\n".join(report.words) or report.verdict),
+        "run": {"run_id": report.run_id, "run_name": report.run_name, "check_mode": report.check_mode},
         "events": [
             {
                 "event_id": event.event_id,
@@ -163,24 +167,38 @@ def summary(data: t.Any) -> dict[str, t.Any]:
     }
 
 
+def for_chat(words: str) -> str:
+    """Text that a chat shows as it is: no mention of everybody, no link, no control character."""
+    for letter, harmless in (("<", "\u2039"), (">", "\u203a"), ("@", "@\u200b")):
+        words = words.replace(letter, harmless)
+    words = "".join(letter if letter == "\n" or letter.isprintable() or letter == "\u200b" else " " for letter in words)
+    return words if len(words) <= LONGEST_MESSAGE else words[: LONGEST_MESSAGE - 1] + "…"
+
+
 def spans(host: Host, until: float) -> list[Span]:
     """When the host was draining, down and restoring. What never ended lasts until the given time."""
     found: list[Span] = []
-    running: dict[str, tuple[float, Moment]] = {}
+    running: dict[str, float] = {}
     for at, moment in host.in_time:
-        for kind, (start, _opening) in list(running.items()):
+        for kind, start in list(running.items()):
             if moment.what in SPANS[kind]:
                 found.append(Span(kind, start, at))
                 del running[kind]
-        if moment.what in SPANS and moment.what not in running:
-            running[moment.what] = (at, moment)
-    for kind, (start, opening) in running.items():
-        # Told later but timed earlier: the clock was set back, so it did end, nobody knows after how long.
-        if any(after.what in SPANS[kind] for after in host.moments[host.moments.index(opening) + 1 :] if after.at):
-            found.append(Span(kind, start, start))
+        if moment.what not in SPANS or moment.what in running:
+            continue
+        if _clock_was_set_back(host, moment, at):
+            found.append(Span(moment.what, at, at))
         else:
-            found.append(Span(kind, start, max(start, until), is_open=True))
+            running[moment.what] = at
+    found += (Span(kind, start, max(start, until), is_open=True) for kind, start in running.items())
     return sorted(found, key=lambda span: span.start)
+
+
+def _clock_was_set_back(host: Host, opening: Moment, start: float) -> bool:
+    """Whether the span's end was noted after its begin but with an earlier time: nobody knows how long it took."""
+    noted_later = host.moments[host.moments.index(opening) + 1 :]
+    end = next((m.at for m in noted_later if m.what == ENDS[opening.what] and m.at is not None), start)
+    return end < start
 
 
 def out_of_service(host: Host, until: float) -> list[Span]:
@@ -230,8 +248,8 @@ def plain(name: str) -> str:
 
 
 def text(value: t.Any) -> str:
-    # Always a plain str: Ansible's own kinds of string stay outside.
-    return "" if value is None else str.__str__(value) if isinstance(value, str) else str(value)
+    """A plain str of anything. A lone surrogate, valid in JSON, cannot be written as UTF-8 later on."""
+    return "" if value is None else str(value).encode("utf-8", "replace").decode("utf-8")
 
 
 def _mapping(value: t.Any) -> t.Mapping[t.Any, t.Any]:

@@ -33,35 +33,72 @@ CSS = """
 }
 * { box-sizing: border-box; }
 html { -webkit-text-size-adjust: 100%; }
-body { margin: 0; background: var(--page); color: var(--ink); font: 16px/1.5 system-ui, "Segoe UI", Roboto, "Noto Sans", sans-serif; }
+body {
+  margin: 0; background: var(--page); color: var(--ink);
+  font: 16px/1.5 system-ui, "Segoe UI", Roboto, "Noto Sans", sans-serif;
+}
 main { max-width: 1120px; margin: 0 auto; padding: 24px 20px 48px; }
 h1, h2, h3, p, ul, dl { margin: 0; }
 ul { padding: 0; list-style: none; }
-code { font: 14px/1.4 ui-monospace, "Cascadia Mono", Menlo, Consolas, "DejaVu Sans Mono", monospace; overflow-wrap: anywhere; }
-header, .card { background: var(--card); border: 1px solid var(--line); border-radius: 12px; padding: 20px 24px; margin-bottom: 20px; }
+code {
+  font: 14px/1.4 ui-monospace, "Cascadia Mono", Menlo, Consolas, "DejaVu Sans Mono", monospace;
+  overflow-wrap: anywhere;
+}
+header, .card {
+  background: var(--card); border: 1px solid var(--line); border-radius: 12px; padding: 20px 24px;
+  margin-bottom: 20px;
+}
 header { border-top: 5px solid var(--tone); }
 header.good { --tone: var(--good); } header.wait { --tone: var(--wait); }
 header.bad { --tone: var(--bad); } header.calm { --tone: var(--calm); }
-h1 { display: flex; gap: 12px; align-items: center; font-size: 28px; line-height: 1.2; overflow-wrap: anywhere; }
+h1 {
+  display: flex; gap: 12px; align-items: center; font-size: 28px; line-height: 1.2;
+  overflow-wrap: anywhere;
+}
 h1 .icon { width: 32px; height: 32px; flex: none; }
-h2 { display: flex; flex-wrap: wrap; gap: 6px 12px; align-items: center; font-size: 22px; line-height: 1.3; overflow-wrap: anywhere; }
+h2 {
+  display: flex; flex-wrap: wrap; gap: 6px 12px; align-items: center; font-size: 22px; line-height: 1.3;
+  overflow-wrap: anywhere;
+}
 h3 { font-size: 16px; }
 .run, .id { color: var(--soft); font-size: 15px; overflow-wrap: anywhere; }
 .run { margin-top: 6px; }
-.check { margin-top: 12px; padding: 8px 12px; border-radius: 8px; background: var(--calm-soft); font-weight: 600; }
+.check {
+  margin-top: 12px; padding: 8px 12px; border-radius: 8px; background: var(--calm-soft); font-weight: 600;
+}
 .words { margin-top: 14px; }
-.words li { padding: 3px 0 3px 16px; border-left: 3px solid var(--tone); overflow-wrap: anywhere; white-space: pre-line; }
+.words li {
+  padding: 3px 0 3px 16px; border-left: 3px solid var(--tone); overflow-wrap: anywhere;
+  white-space: pre-line;
+}
 .chips { display: flex; flex-wrap: wrap; gap: 8px; margin-top: 16px; }
-.chips li { display: inline-flex; gap: 6px; align-items: center; padding: 3px 12px; border-radius: 99px; background: var(--calm-soft); font-size: 15px; }
+.chips li {
+  display: inline-flex; gap: 6px; align-items: center; padding: 3px 12px; border-radius: 99px;
+  background: var(--calm-soft); font-size: 15px;
+}
 .icon { overflow: visible; vertical-align: -3px; }
-.icon.good { color: var(--good); } .icon.wait { color: var(--wait); } .icon.bad { color: var(--bad); } .icon.calm { color: var(--calm); }
-.badge { display: inline-flex; gap: 6px; align-items: center; padding: 1px 10px 1px 6px; border-radius: 99px; font-size: 14px; font-weight: 600; line-height: 22px; }
-.badge.good { color: var(--good); background: var(--good-soft); } .badge.wait { color: var(--wait); background: var(--wait-soft); }
-.badge.bad { color: var(--bad); background: var(--bad-soft); } .badge.calm { color: var(--calm); background: var(--calm-soft); }
-.hold { margin: 14px 0 0; padding: 10px 16px; border-left: 4px solid var(--wait); border-radius: 6px; background: var(--wait-soft); }
+.icon.good { color: var(--good); }
+.icon.wait { color: var(--wait); }
+.icon.bad { color: var(--bad); }
+.icon.calm { color: var(--calm); }
+.badge {
+  display: inline-flex; gap: 6px; align-items: center; padding: 1px 10px 1px 6px; border-radius: 99px;
+  font-size: 14px; font-weight: 600; line-height: 22px;
+}
+.badge.good { color: var(--good); background: var(--good-soft); }
+.badge.wait { color: var(--wait); background: var(--wait-soft); }
+.badge.bad { color: var(--bad); background: var(--bad-soft); }
+.badge.calm { color: var(--calm); background: var(--calm-soft); }
+.hold {
+  margin: 14px 0 0; padding: 10px 16px; border-left: 4px solid var(--wait); border-radius: 6px;
+  background: var(--wait-soft);
+}
 .hold li { margin-left: 18px; list-style: disc; overflow-wrap: anywhere; white-space: pre-line; }
 dl .wide { grid-column: 1 / -1; }
-dl { display: grid; grid-template-columns: repeat(auto-fit, minmax(300px, 1fr)); gap: 10px 28px; margin-top: 16px; }
+dl {
+  display: grid; grid-template-columns: repeat(auto-fit, minmax(300px, 1fr)); gap: 10px 28px;
+  margin-top: 16px;
+}
 dt { color: var(--soft); font-size: 14px; }
 dd { margin: 0; overflow-wrap: anywhere; white-space: pre-line; }
 dd code { color: var(--soft); }
@@ -69,44 +106,70 @@ dd code { color: var(--soft); }
 .picture:focus-visible, summary:focus-visible { outline: 3px solid var(--approval); outline-offset: 2px; }
 .lanes { position: relative; min-width: calc(var(--who) + 600px); border-bottom: 1px solid var(--line); }
 .lanes svg { display: block; overflow: visible; width: 100%; }
-.lines { position: absolute; inset: 0 0 0 var(--who); height: 100%; width: calc(100% - var(--who)) !important; overflow: hidden !important; }
+.lines {
+  position: absolute; inset: 0 0 0 var(--who); height: 100%; width: calc(100% - var(--who)) !important;
+  overflow: hidden !important;
+}
 .lines line { stroke: var(--grid); }
 .lines line.break { stroke: var(--soft); stroke-width: 2; stroke-dasharray: 1 4; stroke-linecap: round; }
 .lines line.approval { stroke: var(--approval); stroke-width: 2; }
 .lines line.not-before { stroke: var(--limit); stroke-width: 2; stroke-dasharray: 7 5; }
-.lane { position: relative; display: grid; grid-template-columns: var(--who) 1fr; align-items: center; border-top: 1px solid var(--line); padding: 5px 0; break-inside: avoid; }
+.lane {
+  position: relative; display: grid; grid-template-columns: var(--who) 1fr; align-items: center;
+  border-top: 1px solid var(--line); padding: 5px 0; break-inside: avoid;
+}
 .lane.axis { border-top: 0; align-items: end; padding-bottom: 0; }
 .lane.axis.below { border-top: 1px solid var(--line); }
-.who { position: sticky; left: 0; z-index: 1; align-self: stretch; display: flex; flex-direction: column; justify-content: center; padding-right: 12px; margin: -5px 0; background: var(--card); font-size: 14px; line-height: 19px; }
+.who {
+  position: sticky; left: 0; z-index: 1; align-self: stretch; display: flex; flex-direction: column;
+  justify-content: center; padding-right: 12px; margin: -5px 0; background: var(--card); font-size: 14px;
+  line-height: 19px;
+}
 .who b { overflow-wrap: anywhere; font-size: 15px; font-weight: 600; }
 .who span { color: var(--soft); }
-.who .icon { display: inline-block !important; width: 15px !important; height: 15px; margin-right: 5px; vertical-align: -2px; }
+.who .icon {
+  display: inline-block !important; width: 15px !important; height: 15px; margin-right: 5px;
+  vertical-align: -2px;
+}
 .axis .who { flex-direction: row; justify-content: space-between; align-items: end; padding-bottom: 5px; }
 text { fill: var(--ink); font-size: 14px; font-variant-numeric: tabular-nums; }
 text.tick { fill: var(--soft); }
 text.flag { font-weight: 600; }
 text.start { text-anchor: start; } text.middle { text-anchor: middle; } text.end { text-anchor: end; }
-text.flag.approval, use.flag.approval { fill: var(--approval); } text.flag.not-before, use.flag.not-before { fill: var(--limit); }
+text.flag.approval, use.flag.approval { fill: var(--approval); }
+text.flag.not-before, use.flag.not-before { fill: var(--limit); }
 text.flag, text.tick { paint-order: stroke; stroke: var(--card); stroke-width: 4px; stroke-linejoin: round; }
 .bar { stroke: none; }
-.bar.draining { fill: url(#p-draining); } .bar.down { fill: var(--down); } .bar.restoring { fill: url(#p-restoring); }
-.bar.scheduled { fill: var(--scheduled); stroke: var(--on-scheduled); stroke-dasharray: 4 3; } .bar.started { fill: var(--started); }
+.bar.draining { fill: url(#p-draining); }
+.bar.down { fill: var(--down); }
+.bar.restoring { fill: url(#p-restoring); }
+.bar.scheduled { fill: var(--scheduled); stroke: var(--on-scheduled); stroke-dasharray: 4 3; }
+.bar.started { fill: var(--started); }
 text.in { pointer-events: none; }
-text.in.draining { fill: var(--on-draining); } text.in.down { fill: var(--on-down); } text.in.restoring { fill: var(--on-restoring); }
+text.in.draining { fill: var(--on-draining); }
+text.in.down { fill: var(--on-down); }
+text.in.restoring { fill: var(--on-restoring); }
 text.in.scheduled { fill: var(--on-scheduled); } text.in.started { fill: var(--on-started); }
 .rail { fill: var(--rail); }
 .stem { stroke: var(--soft); }
 .more { fill: var(--ink); stroke: var(--card); stroke-width: 2px; paint-order: stroke; }
 .mark { color: var(--ink); }
-.mark.restored, .mark.back { color: var(--good); } .mark.failed { color: var(--bad); } .mark.approved { color: var(--approval); }
+.mark.restored, .mark.back { color: var(--good); }
+.mark.failed { color: var(--bad); }
+.mark.approved { color: var(--approval); }
 .mark.held, .mark.not_ready { color: var(--wait); }
 .note { margin-top: 10px; color: var(--soft); font-size: 14px; }
-.legend { display: flex; flex-wrap: wrap; gap: 4px 18px; margin-top: 12px; font-size: 14px; color: var(--soft); }
+.legend {
+  display: flex; flex-wrap: wrap; gap: 4px 18px; margin-top: 12px; font-size: 14px; color: var(--soft);
+}
 .legend li { display: inline-flex; gap: 6px; align-items: center; }
 details { margin-top: 16px; }
 summary { cursor: pointer; font-weight: 600; padding: 6px 0; }
 table { width: 100%; border-collapse: collapse; font-size: 15px; }
-td, th { padding: 5px 10px 5px 0; text-align: left; vertical-align: top; border-top: 1px solid var(--line); overflow-wrap: anywhere; white-space: pre-line; }
+td, th {
+  padding: 5px 10px 5px 0; text-align: left; vertical-align: top; border-top: 1px solid var(--line);
+  overflow-wrap: anywhere; white-space: pre-line;
+}
 thead th { border-top: 0; color: var(--soft); font-size: 14px; font-weight: 400; }
 tbody th { padding-top: 14px; white-space: normal; }
 tbody th .badge { margin-left: 6px; }

@@ -4,7 +4,7 @@
 
 # This file is private to the collection: it may change without notice.
 
-"""The report as one self-contained HTML page: report data in, text out. Pure: no I/O, no Ansible, no script in the page.
+"""The report as one self-contained HTML page: report data in, text out. Pure: no I/O, no Ansible.
 
 Positions in the pictures are percentages and text has a fixed size, so a picture fits a phone, a wide screen and paper
 without its letters shrinking.
@@ -15,6 +15,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import html
+import itertools
 import math
 import typing as t
 import unicodedata
@@ -42,9 +43,9 @@ MOST_TICKS = 6
 STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, DAY, 2 * DAY, 7 * DAY)
 LONGEST_DETAIL = 300
 LONGEST_TEXT = 1000
-LONGEST_NAME = 64
+LONGEST_NAME = 80
 WIDE = 110
-MOST_NAMES = 12
+MOST_NAMES = 8
 MOST_HOLDS = 80
 TABLE_OPEN_UP_TO = 40
 
@@ -145,7 +146,7 @@ def _visible(letter: str) -> str:
 
 def short_name(name: str) -> str:
     """A name that fits into the picture: beginning and end tell hosts apart."""
-    return name if len(name) <= LONGEST_NAME else f"{name[:40]}…{name[-20:]}"
+    return name if len(name) <= LONGEST_NAME else f"{name[:44]}…{name[-32:]}"
 
 
 def lasting(span: float) -> str:
@@ -408,7 +409,9 @@ class Story:
     def _near(self) -> list[float]:
         times = self.times
         while len(times) > 1:
-            pause, cut = max((later - earlier, index) for index, (earlier, later) in enumerate(zip(times, times[1:]), 1))
+            pause, cut = max(
+                (later - earlier, index) for index, (earlier, later) in enumerate(itertools.pairwise(times), 1)
+            )
             kept = self._side(times[:cut], times[cut:])
             squeezed = len(set(kept)) >= ENOUGH_TIMES and pause > LONG_PAUSE * max(kept[-1] - kept[0], SHORTEST)
             if pause <= WEEK and not squeezed:
@@ -499,8 +502,8 @@ def _axis_below(scale: Scale) -> str:
 def _axis_row(look: str, scale: Scale, flags: t.Sequence[str]) -> str:
     height = 22 * len(flags) + 24
     labels = "".join(
-        f'<text class="tick {_tick_anchor(label, scale.at(tick))}" x="{scale.at(tick)}%" y="{height - 8}">{label}</text>'
-        for tick, label in _tick_labels(scale)
+        f'<text class="tick {_tick_anchor(label, x)}" x="{x}%" y="{height - 8}">{label}</text>'
+        for x, label in ((scale.at(tick), label) for tick, label in _tick_labels(scale))
     )
     return (
         f'<div class="lane {look}"><div class="who"><span>{day(scale.first)}</span><span>UTC</span></div>'

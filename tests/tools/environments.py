@@ -39,6 +39,7 @@ class Environment:
     lowest_python: tuple[int, int]
     highest_python: tuple[int, int]
     prefers_newest_python: bool
+    copes_with_spaces: bool
 
     @property
     def requirements(self) -> Path:
@@ -66,12 +67,9 @@ class Interpreter:
 
 # The controller's Python versions as each ansible-core declares them.
 ENVIRONMENTS = {
-    environment.name: environment
-    for environment in (
-        Environment("main", ROOT / ".venv", (3, 11), (3, 14), prefers_newest_python=False),
-        Environment("lowest", CACHE / "environments" / "lowest", (3, 10), (3, 12), prefers_newest_python=False),
-        Environment("newest", CACHE / "environments" / "newest", (3, 12), (3, 14), prefers_newest_python=True),
-    )
+    "main": Environment("main", ROOT / ".venv", (3, 11), (3, 14), False, True),
+    "lowest": Environment("lowest", CACHE / "environments" / "lowest", (3, 10), (3, 12), False, False),
+    "newest": Environment("newest", CACHE / "environments" / "newest", (3, 12), (3, 14), True, True),
 }
 
 
@@ -112,6 +110,8 @@ def find_interpreters() -> list[Interpreter]:
 
 
 def choose(environment: Environment, interpreters: list[Interpreter]) -> Interpreter | None:
+    if spaces_forbid(environment):
+        return None
     usable = [
         interpreter
         for interpreter in interpreters
@@ -171,7 +171,14 @@ def make(names: list[str]) -> None:
             raise SystemExit(1)
 
 
+def spaces_forbid(environment: Environment) -> bool:
+    """ansible-core 2.16 does not quote the path of the interpreter it runs modules with."""
+    return " " in str(ROOT) and not environment.copes_with_spaces
+
+
 def why_not(environment: Environment) -> str:
+    if spaces_forbid(environment):
+        return "its ansible-core cannot run from a directory with a space in its path"
     return f"it wants {environment.python_range} with its venv and ensurepip"
 
 
@@ -202,12 +209,12 @@ def isolated(environment: Environment) -> dict[str, str]:
 
 def run(name: str, command: list[str]) -> int:
     environment = ENVIRONMENTS[name]
-    what = f"{Path(command[0]).name} with the {name} environment"
-    note = SKIPPED / re.sub(r"\W+", "-", f"{name} {' '.join(command[:2])}")
+    what = " ".join(command).replace(f"{ROOT}{os.sep}", "")
+    note = SKIPPED / re.sub(r"\W+", "-", f"{name} {what}")
     note.unlink(missing_ok=True)
     if not environment.stamp.is_file():
         SKIPPED.mkdir(parents=True, exist_ok=True)
-        note.write_text(f"{what} ({' '.join(command)}): {why_not(environment)}\n")
+        note.write_text(f"{what}, {name} environment: {why_not(environment)}\n")
         print(f"SKIPPED {note.read_text()}", end="", flush=True)
         return 0
     return subprocess.run(

@@ -1,0 +1,95 @@
+# Copyright (c) 2026, graceful.azure contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is private to the collection: it may change without notice.
+
+"""A node of a Pacemaker cluster, through the tools that every Pacemaker brings along."""
+
+from __future__ import annotations
+
+import typing as t
+import xml.etree.ElementTree as ElementTree
+
+from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
+from ansible_collections.graceful.azure.plugins.module_utils._patience import Patience, Proof
+
+
+class Ran(t.NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+# Runs a program for no longer than so many seconds.
+Run = t.Callable[[t.Sequence[str], float], Ran]
+
+
+class Seen(t.NamedTuple):
+    online: bool
+    standby: bool
+    resources: int
+
+
+def node_in(document: str, name: str) -> Seen:
+    """The node in what crm_mon prints as XML."""
+    try:
+        root = ElementTree.fromstring(document)
+    except ElementTree.ParseError as exc:
+        raise EventsError(f"crm_mon did not print XML: {exc}.") from exc
+    nodes = [node for node in root.findall("./nodes/node") if node.get("name") == name]
+    if not nodes:
+        known = ", ".join(str(node.get("name")) for node in root.findall("./nodes/node")) or "none"
+        raise EventsError(f"The cluster has no node {name}; its nodes are: {known}.")
+    flags = {key: nodes[0].get(key) == "true" for key in ("online", "standby")}
+    return Seen(flags["online"], flags["standby"], int(nodes[0].get("resources_running") or 0))
+
+
+class Node:
+    def __init__(self, run: Run, patience: Patience, name: str | None = None) -> None:
+        self._run = run
+        self._patience = patience
+        self.name = name or self._tool("crm_node", "--name").strip()
+
+    def wants_standby(self) -> bool:
+        """What is configured for good; the cluster may not have acted on it yet."""
+        value = self._tool(
+            "crm_attribute", "--node", self.name, "--name", "standby", "--query", "--quiet", "--default", "off"
+        )
+        return value.strip().lower() in ("on", "true", "yes", "1")
+
+    def set_standby(self, standby: bool) -> None:
+        # For good, so that it outlives the reboot that the maintenance may bring.
+        value = "on" if standby else "off"
+        self._tool(
+            "crm_attribute", "--node", self.name, "--name", "standby", "--update", value, "--lifetime", "forever"
+        )
+
+    def look(self) -> Seen:
+        try:
+            return node_in(self._tool("crm_mon", "--one-shot", "--inactive", "--output-as=xml"), self.name)
+        except EventsError:
+            # Before Pacemaker 2.0.3.
+            return node_in(self._tool("crm_mon", "--one-shot", "--inactive", "--as-xml"), self.name)
+
+    def bring(self, standby: bool) -> str:
+        if self.wants_standby() != standby:
+            self.set_standby(standby)
+        return self._patience.until(lambda: self._is_settled(standby), pause=1.0)
+
+    def _is_settled(self, standby: bool) -> Proof:
+        try:
+            seen = self.look()
+        except EventsError as exc:
+            return Proof(False, exc.message.rstrip("."))
+        how = "standby" if seen.standby else "active" if seen.online else "offline"
+        words = f"{self.name} is {how} with {seen.resources} resource{'' if seen.resources == 1 else 's'}"
+        settled = seen.standby and seen.resources == 0 if standby else seen.online and not seen.standby
+        return Proof(settled, words)
+
+    def _tool(self, *command: str) -> str:
+        ran = self._run(command, self._patience.request_timeout(30))
+        if ran.code != 0:
+            said = (ran.err.strip() or ran.out.strip() or "no reason was given").splitlines()[-1]
+            raise EventsError(f"{command[0]} failed with {ran.code}: {said}")
+        return ran.out

@@ -1,0 +1,361 @@
+# SPDX-FileCopyrightText: graceful.azure contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What must hold for any fleet, any events and any reports."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import random
+import typing as t
+
+import pytest
+from ansible_collections.graceful.azure.plugins.module_utils._document import same_id, same_name
+from ansible_collections.graceful.azure.plugins.plugin_utils._approvals import approvals
+from ansible_collections.graceful.azure.plugins.plugin_utils._capacity import validate_min_available
+from ansible_collections.graceful.azure.plugins.plugin_utils._checks import WrongSetting
+from ansible_collections.graceful.azure.plugins.plugin_utils._plan import plan
+from ansible_collections.graceful.azure.plugins.plugin_utils._policy import ACTIONS, KEYS, validate_policy
+from ansible_collections.graceful.azure.plugins.plugin_utils._window import validate_window
+from ansible_collections.graceful.azure.tests.unit.plugin_utils.fleets import NOW, all_ready, event
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+thoroughly = settings(max_examples=150, deadline=None, database=None)
+
+Observations = dict[str, dict[str, t.Any]]
+HOSTS = [f"web{number}" for number in range(6)]
+NAMES = [f"vm{number}" for number in range(8)]
+IDS = ["E1", "E2", "e3", "E4"]
+
+
+class World(t.NamedTuple):
+    observations: Observations
+    groups: dict[str, list[str]]
+    targeted: list[str]
+    settings: dict[str, t.Any]
+
+    def plan(self) -> dict[str, t.Any]:
+        return plan(self.observations, self.groups, self.targeted, self.settings, now=NOW)
+
+
+rules = st.fixed_dictionaries(
+    {"action": st.sampled_from(["drain_and_approve"] * 3 + list(ACTIONS))},
+    optional={
+        "unknown_names": st.sampled_from(["hold", "ignore"]),
+        "event_type": st.sampled_from(["Reboot", "Freeze", ["Redeploy", "Terminate"]]),
+        "group": st.sampled_from(["a", "b"]),
+        "resource": st.sampled_from(["vm0", "vm[1-3]", "*"]),
+        "notice": st.sampled_from([600, {"min": 600}]),
+    },
+)
+host_settings = st.fixed_dictionaries(
+    {},
+    optional={
+        "policy": st.lists(rules, max_size=3),
+        "min_available": st.sampled_from([0, 1, 2, 3, "50%", {"a": 2}, {"b": "75%", "nobody": 1}]),
+        "window": st.sampled_from([None, {"start": "20:00", "end": "22:00"}, {"start": "17:00", "end": "19:00"}]),
+        "drain_budget": st.sampled_from([0, 60, 300, 900]),
+    },
+)
+announced = st.builds(
+    lambda event_id, resources, fields: event(event_id, *resources, **fields),
+    st.sampled_from(IDS),
+    st.lists(st.sampled_from(NAMES), max_size=4),
+    st.fixed_dictionaries(
+        {
+            "event_type": st.sampled_from(["Reboot", "Reboot", "Redeploy", "Freeze", "Preempt", "Terminate", "New"]),
+            "event_status": st.sampled_from(["Scheduled"] * 5 + ["Started", "Odd"]),
+            "seconds_left": st.sampled_from([None, 0, 30, 300, 301, 900, 100_000]),
+            "duration_seconds": st.sampled_from([None, 0, 10, 11]),
+        }
+    ),
+)
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> World:
+    """A scope whose hosts nearly always agree, with the accidents of real life."""
+    events = draw(st.lists(announced, min_size=1, max_size=4, unique_by=lambda one: one["event_id"]))
+    observations: Observations = {}
+    for number, name in enumerate(HOSTS):
+        accident = draw(st.sampled_from(["none"] * 12 + ["away", "silent", "failed", "nameless", "twin", "blind", "own"]))
+        seen = draw(st.lists(announced, max_size=2)) if accident == "own" else copy.deepcopy(events)
+        observation = {"reachable": True, "vm_name": NAMES[number], "events": seen, "error": None, "drained": False}
+        observation.update(
+            {
+                "silent": {"reachable": False, "events": []},
+                "failed": {"error": "HTTP 500", "events": None},
+                "nameless": {"vm_name": None},
+                "twin": {"vm_name": NAMES[0]},
+                "blind": {"events": draw(st.sampled_from([[], None]))},
+            }.get(accident, {})
+        )
+        if accident != "away":
+            observations[name] = observation
+    settings_of = draw(st.dictionaries(st.sampled_from(HOSTS), host_settings, max_size=6))
+    groups = {"all": HOSTS, "a": HOSTS[:3], "b": draw(st.lists(st.sampled_from(HOSTS), max_size=4))}
+    targeted = draw(st.just(HOSTS) | st.lists(st.sampled_from(HOSTS), max_size=6))
+    return World(observations, groups, list(targeted), settings_of)
+
+
+readiness = st.sampled_from([True] * 12 + [False, None, 1, "True", "missing"])
+
+
+@st.composite
+def reported(draw: st.DrawFn) -> tuple[World, dict[str, t.Any]]:
+    world = draw(worlds())
+    reports: dict[str, t.Any] = {}
+    for host in HOSTS:
+        for event_id in IDS:
+            ready = draw(readiness)
+            if ready != "missing":
+                reports.setdefault(host, {})[event_id.swapcase()] = {"ready": ready, "reason": "so it is"}
+    return world, reports
+
+
+def versions(world: World, event_id: str) -> list[dict[str, t.Any]]:
+    return [
+        one
+        for observation in world.observations.values()
+        for one in observation["events"] or []
+        if same_id(one["event_id"]) == same_id(event_id)
+    ]
+
+
+@thoroughly
+@given(reported())
+def test_nothing_is_approved_unless_every_affected_host_is_ready(drawn: tuple[World, dict[str, t.Any]]) -> None:
+    world, reports = drawn
+    for approval in approvals(world.plan(), reports, now=NOW)["approve"]:
+        event_id = approval["event_id"]
+        assert all(version["event_status"] == "Scheduled" for version in versions(world, event_id))
+        named = {same_name(name) for version in versions(world, event_id) for name in version["resources"]}
+        affected = [host for host, seen in world.observations.items() if same_name(seen["vm_name"] or "") in named]
+        assert approval["hosts"]
+        assert set(approval["hosts"]) <= set(affected)
+        assert approval["leader"] in approval["hosts"]
+        for host in approval["hosts"]:
+            seen = world.observations[host]
+            assert reports[host][event_id.swapcase()]["ready"] is True
+            assert seen["reachable"] is True
+            assert seen["error"] is None
+            assert host in world.targeted
+        for host in set(affected) - set(approval["hosts"]):
+            # A host of the same name that was asked and does not know the event is in another scope.
+            seen = world.observations[host]
+            assert seen["events"] is not None
+            assert event_id not in [one["event_id"] for one in seen["events"]]
+            assert seen["vm_name"] in [world.observations[other]["vm_name"] for other in approval["hosts"]]
+
+
+@thoroughly
+@given(worlds())
+def test_unknown_names_are_never_approved_unless_every_affected_host_says_so(world: World) -> None:
+    made = world.plan()
+    entries = {entry["event_id"]: entry for entry in made["events"]}
+    for approval in approvals(made, all_ready(made), now=NOW)["approve"]:
+        if entries[approval["event_id"]]["unknown_names"]:
+            for host in approval["hosts"]:
+                assert "ignore" in [rule.get("unknown_names") for rule in world.settings[host]["policy"]]
+            assert set(HOSTS) <= set(world.observations)
+            assert all(seen["vm_name"] for seen in world.observations.values())
+
+
+@thoroughly
+@given(reported(), st.randoms(use_true_random=False))
+def test_one_host_less_ready_and_the_event_is_no_longer_approved(
+    drawn: tuple[World, dict[str, t.Any]], rng: random.Random
+) -> None:
+    world, _reports = drawn
+    made = world.plan()
+    reports = all_ready(made)
+    approved = approvals(made, reports, now=NOW)["approve"]
+    assume(approved)
+    chosen = rng.choice(approved)
+    reports[rng.choice(chosen["hosts"])][chosen["event_id"]]["ready"] = False
+    still = [approval["event_id"] for approval in approvals(made, reports, now=NOW)["approve"]]
+    assert chosen["event_id"] not in still
+    assert len(still) == len(approved) - 1
+
+
+@thoroughly
+@given(worlds(), st.sampled_from(["unready", "unreachable", "outside"]))
+def test_a_new_affected_host_that_is_not_ready_holds_an_approved_event(world: World, trouble: str) -> None:
+    before = world.plan()
+    reports = all_ready(before)
+    approved = approvals(before, reports, now=NOW)["approve"]
+    assume(approved)
+    event_id = approved[0]["event_id"]
+    newcomer = {"reachable": trouble != "unreachable", "vm_name": "newcomer", "error": None, "events": None}
+    observations = copy.deepcopy(world.observations)
+    for seen in observations.values():
+        for one in seen["events"] or []:
+            if same_id(one["event_id"]) == same_id(event_id):
+                one["resources"].append("newcomer")
+    targeted = world.targeted if trouble == "outside" else [*world.targeted, "new"]
+    after = world._replace(observations={**observations, "new": newcomer}, targeted=targeted)
+    if trouble != "unready":
+        reports["new"] = {event_id: {"ready": True}}
+    assert event_id not in [one["event_id"] for one in approvals(after.plan(), reports, now=NOW)["approve"]]
+
+
+@thoroughly
+@given(worlds(), st.randoms(use_true_random=False))
+def test_the_order_of_everything_does_not_matter(world: World, rng: random.Random) -> None:
+    def shuffled(items: t.Iterable[t.Any]) -> list[t.Any]:
+        return sorted(items, key=lambda _item: rng.random())
+
+    observations = {
+        host: {**seen, "events": None if seen["events"] is None else shuffled(seen["events"])}
+        for host, seen in shuffled(world.observations.items())
+    }
+    other = World(
+        observations,
+        {group: shuffled(hosts) for group, hosts in shuffled(world.groups.items())},
+        shuffled(world.targeted),
+        dict(shuffled(world.settings.items())),
+    )
+    # The same id twice in one host's document has no order that could be kept.
+    assume(all(len({same_id(e["event_id"]) for e in s["events"] or []}) == len(s["events"] or []) for s in observations.values()))
+    assert json.dumps(other.plan()) == json.dumps(world.plan())
+
+
+def minimum(world: World, group: str) -> int:
+    """An independent reading of min_available."""
+    size, most = len(set(world.groups[group])), 0
+    for host, given_settings in world.settings.items():
+        value = given_settings.get("min_available", 0)
+        if isinstance(value, dict):
+            value = value.get(group, 0)
+        elif host not in world.groups[group] or (group == "all" and any(host in world.groups[one] for one in "ab")):
+            value = 0
+        most = max(most, math.ceil(size * int(value[:-1]) / 100) if isinstance(value, str) else value)
+    return most
+
+
+@thoroughly
+@given(worlds())
+def test_what_happens_early_leaves_every_group_its_minimum(world: World) -> None:
+    made = world.plan()
+    early: set[str] = set()
+    away = {host for host in world.targeted if not world.observations.get(host, {}).get("reachable")}
+    for entry in made["events"]:
+        leaving = entry["hosts"] if entry["approvable"] and not entry["hold"] else entry["drain"]
+        budget = max((world.settings.get(host, {}).get("drain_budget", 300) for host in entry["hosts"]), default=0)
+        if entry["event_status"] == "Started":
+            away.update(entry["hosts"])
+        elif (entry["seconds_left"] or 0) <= budget:
+            away.update(leaving)
+        else:
+            early.update(leaving)
+    for group, members in world.groups.items():
+        if (early - away) & set(members):
+            assert len(set(members) - away - early) >= minimum(world, group)
+
+
+@thoroughly
+@given(worlds())
+def test_every_event_that_is_put_off_says_until_when_and_not_past_its_deadline(world: World) -> None:
+    for entry in world.plan()["events"]:
+        assert (entry["wait_until"] is None) == (entry["wait_reason"] is None)
+        if entry["wait_until"] is not None:
+            assert entry["wait_until"] > NOW
+            assert entry["seconds_left"] > 0
+            assert entry["drain"] == []
+            assert entry["hold"]
+
+
+names = st.text(max_size=12)
+
+
+@thoroughly
+@given(
+    event_type=names,
+    resources=st.lists(names, max_size=3),
+    description=names,
+    vm_name=st.none() | names,
+    error=st.none() | names,
+    not_before=st.none() | names,
+    status=names,
+)
+def test_a_plan_is_json_and_its_words_can_only_be_read(
+    event_type: str,
+    resources: list[str],
+    description: str,
+    vm_name: str | None,
+    error: str | None,
+    not_before: str | None,
+    status: str,
+) -> None:
+    one = event(
+        "E1",
+        *resources,
+        event_type=event_type,
+        description=description,
+        event_status=status,
+        not_before=not_before,
+        seconds_left=None,
+    )
+    seen = {"web1": {"reachable": True, "vm_name": vm_name, "events": [one], "error": error}}
+    made = plan(seen, now=NOW)
+    judged = approvals(made, {"web1": {"E1": {"ready": False, "reason": description}}}, now=NOW)
+    assert json.loads(json.dumps(made, allow_nan=False)) == made
+    assert json.loads(json.dumps(judged, allow_nan=False)) == judged
+    words = [*made["summary"], made["events"][0]["reason"], *made["events"][0]["hold"]]
+    words.extend(reason for held in judged["held"] for reason in held["reasons"])
+    for text in words:
+        assert text.isprintable()
+        assert not {"{", "}"} & set(text)
+
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+clocks = st.sampled_from(["22:00", "5:00", "Europe/Berlin", "UTC", "mon", "50%", "drain"]) | anything
+
+
+def mostly(keys: t.Iterable[str]) -> st.SearchStrategy[dict[str, t.Any]]:
+    return st.dictionaries(st.sampled_from(sorted(keys)), clocks, max_size=5)
+
+
+@thoroughly
+@given(anything | st.lists(mostly(KEYS), max_size=2), anything | mostly(["start", "end", "timezone", "days"]), anything)
+def test_settings_are_accepted_or_refused_but_nothing_else(policy: t.Any, window: t.Any, minimum: t.Any) -> None:
+    for validate, value in (
+        (validate_policy, policy),
+        (validate_window, window),
+        (validate_min_available, minimum),
+    ):
+        try:
+            t.cast(t.Callable[[t.Any], t.Any], validate)(value)
+        except WrongSetting as refused:
+            assert str(refused)
+
+
+@thoroughly
+@given(anything, anything, anything, anything)
+def test_the_plan_accepts_or_refuses_but_nothing_else(
+    observations: t.Any, groups: t.Any, targeted: t.Any, settings: t.Any
+) -> None:
+    try:
+        plan(observations, groups, targeted, settings, now=NOW)
+    except WrongSetting as refused:
+        assert str(refused)
+
+
+@thoroughly
+@given(anything, anything)
+def test_reports_of_any_form_approve_nothing(reports: t.Any, report: t.Any) -> None:
+    made = plan({"web1": {"reachable": True, "vm_name": "vm1", "events": [event("E1", "vm1")]}}, now=NOW)
+    assume(not (isinstance(report, dict) and report.get("ready") is True))
+    assert approvals(made, {"web1": {"E1": report}}, now=NOW)["approve"] == []
+    if not isinstance(reports, dict):
+        with pytest.raises(WrongSetting):
+            approvals(made, reports, now=NOW)
+    else:
+        assert approvals(made, reports, now=NOW)["approve"] == []
