@@ -49,7 +49,7 @@ class ActionModule(ActionBase):
         elif verb == "take":
             drain.take(args["step"], args.get("steps"))
         elif verb == "doing":
-            drain.doing(args["step"], args.get("before"), bool(args.get("holds")))
+            drain.doing(args["step"], args.get("result"), args.get("before"), bool(args.get("holds")))
         elif verb == "proven":
             drain.proven(args["step"], args.get("result") or {})
         elif verb == "failed":

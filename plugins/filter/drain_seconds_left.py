@@ -12,12 +12,16 @@ author: graceful.azure contributors (@graceful)
 description:
   - Whole seconds that are left of the drain's time and of the step's own. Fails if there are none.
   - The role P(graceful.azure.drain#role) uses it.
-positional: fail
+positional: reserve
 options:
   _input:
     description: What M(graceful.azure.drain_step) returned.
     type: dict
     required: true
+  reserve:
+    description: Seconds to keep back, at most half of those left, so that what waits ends before it is stopped.
+    type: float
+    default: 0
   fail:
     description: Whether it is a failure if no time is left. If not, V(0) is returned.
     type: bool
@@ -43,12 +47,12 @@ from ansible.errors import AnsibleFilterError
 from ansible_collections.graceful.azure.plugins.plugin_utils._drain import seconds_left
 
 
-def left(progress: dict[str, t.Any], fail: bool = True) -> int:
+def left(progress: dict[str, t.Any], reserve: float = 0, fail: bool = True) -> int:
     seconds = seconds_left(progress)
     if fail and seconds <= 0:
         raise AnsibleFilterError("There is no time left for it.")
     # Ansible takes 0 for no limit.
-    return max(1 if fail else 0, int(seconds))
+    return max(1 if fail else 0, int(max(seconds - reserve, seconds / 2)))
 
 
 class FilterModule:

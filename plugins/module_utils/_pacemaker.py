@@ -8,6 +8,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import typing as t
 import xml.etree.ElementTree as ElementTree
 
@@ -23,6 +25,25 @@ class Ran(t.NamedTuple):
 
 # Runs a program for no longer than so many seconds.
 Run = t.Callable[[t.Sequence[str], float], Ran]
+
+
+def run_program(command: t.Sequence[str], seconds: float) -> Ran:
+    # Cluster tools live where the path of a login without a shell may not lead.
+    path = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
+    try:
+        done = subprocess.run(
+            list(command),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=seconds,
+            env={**os.environ, "PATH": path, "LC_ALL": "C"},
+            check=False,
+        )
+    except subprocess.TimeoutExpired as exc:
+        raise EventsError(f"{command[0]} gave no answer within {seconds:.0f} s.") from exc
+    except OSError as exc:
+        raise EventsError(f"{command[0]} cannot be run: {exc.strerror}. Is Pacemaker on this host?") from exc
+    return Ran(done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace"))
 
 
 class Seen(t.NamedTuple):

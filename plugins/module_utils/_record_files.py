@@ -233,7 +233,6 @@ class Folder:
     def _store(self, record: Record, file: str) -> None:
         try:
             body = json.dumps(record, indent=1, allow_nan=False).encode("ascii")
-            json.loads(body)  # nested too deeply to be read again must not be written
         except (TypeError, ValueError, RecursionError) as exc:
             raise WrongOption(f"What was given cannot be written as JSON: {shown(exc)}. Nothing was written.") from exc
         if len(body) > LARGEST_RECORD:

@@ -157,6 +157,8 @@ def _not_ready(report: t.Any, what: str) -> str | None:
 
 # What the phases of the playbook leave on a host, as facts.
 LEFT = ("claims", "noted", "over", "restores")
+BAD_ENDS = {"failed", "left drained", "unreachable"}
+IN_PROGRESS = "in progress"
 
 
 def recap(run: Mapping, variables: Mapping, hosts: t.Sequence[str]) -> dict[str, t.Any]:
@@ -168,10 +170,12 @@ def recap(run: Mapping, variables: Mapping, hosts: t.Sequence[str]) -> dict[str,
     events = [_event_story(event, run, told) for event in run["plan"]["events"]]
     results = {story["result"] for story in told.values()}
     outcomes = {event["outcome"] for event in events}
-    if results & {"failed", "left drained", "unreachable"} or "failed" in outcomes:
+    if results & BAD_ENDS or "failed" in outcomes:
         result = "failed"
     elif "held" in outcomes:
         result = "held"
+    elif IN_PROGRESS in results:
+        result = IN_PROGRESS
     else:
         result = "done" if results - {"untouched"} else "nothing"
     words = [line for event in events for line in _event_words(event)]
@@ -205,6 +209,8 @@ def _host_story(host: str, left: Mapping, run: Mapping) -> dict[str, t.Any]:
 
 def _host_result(work: Mapping, left: Mapping, run: Mapping) -> tuple[str, str]:
     """What became of a host, from the last thing it did to the first."""
+    if not run.get("finished"):
+        return (IN_PROGRESS if work["events"] else "untouched"), ""
     restores = [report for report in left["restores"] or [] if isinstance(report, t.Mapping)]
     failed = [str(report.get("reason")) for report in restores if report.get("restored") is not True]
     if failed:

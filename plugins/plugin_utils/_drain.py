@@ -61,7 +61,7 @@ class Trouble(Exception):
     """A task on the host went wrong: what it returned."""
 
     def __init__(self, result: Result) -> None:
-        super().__init__(trouble(result))
+        super().__init__(said(result))
         self.result = result
 
 
@@ -145,7 +145,7 @@ class Drain:
         if step["recorded"] == "done" and not look["changed"]:
             self._step_over("done", "it was done before and still holds")
         elif self._check_mode:
-            self._step_over("skipped", trouble(look))
+            self._step_over("skipped", said(look))
         else:
             self._note_doing(step, look.get("before") or {})
             self._proven(step, work.do())
@@ -160,12 +160,19 @@ class Drain:
 
     # The same in parts, for steps that tasks do
 
-    def doing(self, name: str, before: t.Mapping[str, t.Any] | None = None, holds: bool = False) -> None:
-        """A step's tasks are about to run, or need not."""
+    def doing(
+        self,
+        name: str,
+        look: Result | None = None,
+        before: t.Mapping[str, t.Any] | None = None,
+        holds: bool = False,
+    ) -> None:
+        """A step's tasks are about to run, or need not; unless looking has already failed."""
         step = self._next(name)
         if step is None:
             return
         try:
+            _demand_good(look or {})
             if holds and step["recorded"] == "done":
                 self._step_over("done", "it was done before and still holds")
             elif self._check_mode:
@@ -183,8 +190,7 @@ class Drain:
         if step is None:
             return
         try:
-            if any(map(is_bad, [result, *_items(result)])):
-                raise Trouble(result)
+            _demand_good(result)
             self._proven(step, result)
         except Trouble as exc:
             self.failed(name, exc.result)
@@ -198,7 +204,7 @@ class Drain:
             return
         current = self.progress["step"]
         late = bool(result.get("timedout") or result.get("late")) or self._clock.monotonic() >= current["until"]
-        message = trouble(result)
+        message = said(result)
         how = f"{'was late' if late else 'failed'}: {message}"
         doing = "Undoing step" if self.progress["undo"] else "Step"
         self._step_over("late" if late else "failed", message)
@@ -208,10 +214,10 @@ class Drain:
 
     def merge_undo(self, report: t.Mapping[str, t.Any]) -> None:
         """A failed drain that was undone at once: still not ready, and the report says both."""
-        said = "what was done is undone" if report["ready"] else f"undoing it did not succeed: {report['reason']}"
+        then = "what was done is undone" if report["ready"] else f"undoing it did not succeed: {report['reason']}"
         self.report.update(
             ready=False,
-            reason=f"{self.report['reason']} (Then {said}.)",
+            reason=f"{self.report['reason']} (Then {then}.)",
             steps=[*self.report["steps"], *report["steps"]],
             timeline=[*self.report["timeline"], *report["timeline"]],
         )
@@ -260,7 +266,7 @@ class Drain:
         self._note(step, "doing", message="", data={"step": definition, "before": before})
 
     def _proven(self, step: Step, result: Result) -> None:
-        message = trouble(result)
+        message = said(result)
         current = self.progress["step"]
         if self._clock.monotonic() > current["until"]:
             raise Trouble({"late": True, "msg": f"it ended, but only after its time: {message}"})
@@ -474,15 +480,20 @@ def seconds_left(progress: Progress, clock: Clock | None = None) -> float:
     return until - (clock or Clock()).monotonic()
 
 
-def trouble(result: Result) -> str:
-    """What a task says, in words that can only be read."""
-    for item in _items(result):
-        if is_bad(item):
-            return trouble(item)
+def said(result: Result) -> str:
+    """What a task says, in words that can only be read; of a loop, what failed or else what came last."""
+    items = _items(result)
+    if items:
+        return said(next(filter(is_bad, items), items[-1]))
     texts = (result.get(key) for key in ("msg", "stderr", "module_stderr", "reason"))
-    said = next((" ".join(str(text).split()) for text in texts if text), "no reason was given")
+    words = next((" ".join(str(text).split()) for text in texts if text), "no reason was given")
     prefix = "The host could not be reached: " if result.get("unreachable") else ""
-    return printable(prefix + said, LONGEST_MESSAGE)
+    return printable(prefix + words, LONGEST_MESSAGE)
+
+
+def _demand_good(result: Result) -> None:
+    if any(map(is_bad, [result, *_items(result)])):
+        raise Trouble(result)
 
 
 def is_bad(result: Result) -> bool:

@@ -144,6 +144,7 @@ KINDS: t.Mapping[str, Kind] = {
         {},
         {
             "url": URL,
+            "member": TEXT,
             "candidate": TEXT,
             "username": TEXT,
             "password": TEXT,
@@ -243,8 +244,8 @@ def _with_files_found(where: str, options: Step, find: t.Callable[[str], str | N
 
 
 def _type(value: t.Any) -> str:
-    names = {str: "text", dict: "a dictionary", type(None): "nothing", bool: "a truth value"}
-    return next((words for kind, words in names.items() if isinstance(value, kind)), f"a {type(value).__name__}")
+    names = {"str": "text", "dict": "a dictionary", "NoneType": "nothing", "bool": "a truth value"}
+    return next((names[kind.__name__] for kind in type(value).__mro__ if kind.__name__ in names), "something else")
 
 
 def with_record(steps: t.Sequence[Step], record: Record | None) -> list[Step]:
@@ -269,9 +270,18 @@ def to_undo(record: Record | None, steps: t.Sequence[Step] = ()) -> list[Step]:
         options = kept.get("options", {})
         if entry["kind"] == "tasks":
             options = files_now.get(entry["name"], options)
+        elif entry["kind"] == "haproxy":
+            options = {**options, "sockets": _in_service_before(options.get("sockets", []), entry)}
         step = {"name": entry["name"], "kind": entry["kind"], "timeout": kept.get("timeout"), "options": options}
         result.append(_remembering(step, entry))
     return result
+
+
+def _in_service_before(sockets: t.Sequence[t.Any], entry: Record) -> list[t.Any]:
+    """Without the balancers where an operator had taken the server out before the event."""
+    servers = (entry["data"].get("before") or {}).get("servers", [])
+    were = [server.get("in_service", True) for server in servers] or [True] * len(sockets)
+    return [socket for socket, was in zip(sockets, were, strict=False) if was]
 
 
 def _drained(record: Record | None) -> list[Record]:

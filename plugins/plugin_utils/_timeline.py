@@ -382,7 +382,7 @@ class Story:
     def times(self) -> list[float]:
         return sorted([at for host in self.hosts for at, _moment in host.in_time] + self._event_times)
 
-    @property
+    @functools.cached_property
     def many_days(self) -> bool:
         return len({day(time) for time in [*self.times, *([] if self.limit is None else [self.limit])]}) > 1
 

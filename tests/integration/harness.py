@@ -83,7 +83,7 @@ class Case:
         asked = [
             float(given[name]) for name in ("connect_timeout", "read_timeout", "timeout") if is_number(given[name])
         ]
-        return sum(asked) * (2 if self.group == "approve" else 1) + 20
+        return sum(asked) * (2 if self.group == "approve" else 1) + 60
 
     @property
     def waits(self) -> bool:

@@ -1,0 +1,290 @@
+# SPDX-FileCopyrightText: graceful.azure contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import socket
+import threading
+
+import pytest
+from ansible_collections.graceful.azure.tests.cycle.harness import Fleet
+
+
+def test_the_whole_cycle(fleet: Fleet) -> None:
+    fleet.announce("web1", "web2")
+    run = fleet.run()
+    assert run.status == 0, run.output[-4000:]
+    assert run.report["result"] == "done"
+    assert run.report["events"][0]["outcome"] == "completed"
+    assert len(fleet.posts()) == 1
+    assert [what for _at, what in fleet.log("web1")] == ["drained", "back"]
+    assert fleet.log("web3") == []
+    fleet.check_all_back()
+    seen = [line for line in run.output.splitlines() if "[web3]" in line and not line.startswith("skipping")]
+    assert seen == ["ok: [web3]"], "a host that no event touches sees one task"
+    page = (fleet.directory / "reports" / "latest.html").read_text()
+    assert "web1" in page
+    assert fleet.run().report["result"] == "nothing", "a second run finds nothing to do"
+
+
+def test_check_mode_prints_the_plan_and_touches_nothing(fleet: Fleet) -> None:
+    fleet.announce("web1", "web2")
+    run = fleet.run("--check")
+    assert run.status == 0, run.output[-4000:]
+    assert "drain, then approve" in run.output
+    assert fleet.posts() == []
+    assert fleet.log("web1") == []
+    assert fleet.records("web1") == []
+
+
+class TestHeld:
+    """What is held is not approved; Azure acts all the same, and afterwards everything is put back."""
+
+    def act(self, fleet: Fleet, event_id: str) -> None:
+        fleet.control("start", {"EventId": event_id})
+
+    def held(self, fleet: Fleet, *arguments: str, waiting: str = "web1", reason: str) -> None:
+        event_id = fleet.announce("web1", "web2")
+        with fleet.once(lambda: fleet.phase(waiting) == "wait", lambda: self.act(fleet, event_id)):
+            run = fleet.run(*arguments)
+        assert run.status == 2, run.output[-4000:]
+        assert reason in run.words, run.words
+        assert fleet.posts() == []
+
+    def test_by_a_host_that_is_unreachable_from_the_start(self, fleet: Fleet) -> None:
+        fleet.drop("web2")
+        self.held(fleet, reason="web2")
+        assert [what for _at, what in fleet.log("web1")] == ["drained", "back"]
+
+    def test_by_a_host_that_goes_down_while_it_drains(self, fleet: Fleet) -> None:
+        fleet.variables["web2"]["misbehaviour"] = "go down"
+        self.held(fleet, reason="web2 is not ready")
+        assert [what for _at, what in fleet.log("web1")] == ["drained", "back"]
+        fleet.come_back("web2")
+        assert fleet.run("-e", "graceful_force_claim=true").status == 0
+        fleet.check_all_back()
+
+    def test_by_a_users_task_that_fails(self, fleet: Fleet) -> None:
+        fleet.variables["web2"]["misbehaviour"] = "fail"
+        self.held(fleet, reason="The service does not stop")
+        fleet.check_all_back()
+
+    def test_by_a_drain_that_hangs(self, fleet: Fleet) -> None:
+        fleet.variables["web2"]["misbehaviour"] = "hang"
+        steps = fleet._defaults()["graceful_drain_steps"]
+        fleet.common["graceful_drain_steps"] = [{**steps[0], "timeout": 4}]
+        self.held(fleet, reason="web2 is not ready")
+        fleet.check_all_back()
+
+    def test_by_all_hosts_failing_and_the_report_still_comes(self, fleet: Fleet) -> None:
+        fleet.common["misbehaviour"] = "fail"
+        self.held(fleet, reason="web1 is not ready")
+        fleet.check_all_back()
+
+    def test_by_a_checkpoint_that_cannot_be_written(self, fleet: Fleet) -> None:
+        (fleet.home("web2") / "checkpoints").write_text("not a directory")
+        self.held(fleet, reason="Checkpoint cache failed")
+        fleet.check_all_back()
+
+    def test_by_a_host_outside_the_limit(self, fleet: Fleet) -> None:
+        fleet.variables["web2"]["graceful_vm_name"] = "shop_1"
+        self.held(fleet, "--limit", "web1,web3", reason="outside this run")
+
+    def test_by_a_person_who_cannot_be_asked(self, fleet: Fleet) -> None:
+        self.held(fleet, "-e", "graceful_confirm=true", reason="Nobody confirmed")
+        fleet.check_all_back()
+
+    def test_by_an_azure_name_that_two_hosts_have(self, fleet: Fleet) -> None:
+        fleet.variables["web3"]["graceful_vm_name"] = "shop_1"
+        self.held(fleet, reason="the same Azure name")
+
+    def test_by_a_name_that_no_host_has(self, fleet: Fleet) -> None:
+        event_id = fleet.announce("web1", "stranger", foreign=True)
+        with fleet.once(lambda: fleet.phase("web1") == "wait", lambda: self.act(fleet, event_id)):
+            run = fleet.run()
+        assert run.status == 2
+        assert "no inventory host has the Azure name" in run.words
+        assert fleet.posts() == []
+        fleet.check_all_back()
+
+    def test_by_capacity_until_it_can_wait_no_longer(self, fleet: Fleet) -> None:
+        fleet.common["graceful_min_available"] = {"web": 2}
+        fleet.announce("web1", "web2")
+        run = fleet.run()
+        assert run.status == 2
+        assert "put off until" in run.words
+        assert fleet.log("web1") == []
+        assert fleet.posts() == []
+
+
+@pytest.mark.parametrize("command", ["cancel", "start"])
+def test_the_event_goes_its_own_way_while_the_hosts_drain(fleet: Fleet, command: str) -> None:
+    fleet.common["misbehaviour"] = "wait"
+    event_id = fleet.announce("web1", "web2")
+
+    def act() -> None:
+        fleet.control(command, {"EventId": event_id})
+        for host in ("web1", "web2"):
+            (fleet.home(host) / "go-on").touch()
+
+    with fleet.once(lambda: fleet.is_drained("web1") and fleet.is_drained("web2"), act):
+        run = fleet.run()
+    assert run.report["result"] == "done", run.words
+    assert fleet.happened("approved") == []
+    fleet.check_all_back()
+
+
+def test_the_next_leader_approves_when_the_first_dies_after_all_are_ready(fleet: Fleet) -> None:
+    fleet.announce("web1", "web2")
+    ready = lambda: all(fleet.phase(host) == "wait" for host in ("web1", "web2"))  # noqa: E731
+    with (
+        fleet.once(ready, lambda: fleet.drop("web1")),
+        fleet.once(lambda: bool(fleet.happened("completed")), lambda: fleet.come_back("web1")),
+    ):
+        run = fleet.run()
+    assert [line["vm"] for line in fleet.posts()] == ["shop_1"], run.output[-4000:]
+    fleet.check_all_back()
+
+
+def test_two_runs_at_once_do_not_collide(fleet: Fleet) -> None:
+    fleet.common["misbehaviour"] = "wait"
+    fleet.announce("web1", "web2")
+    first = fleet.start()
+    try:
+        while not (fleet.is_drained("web1") and fleet.is_drained("web2")):
+            assert first.poll() is None
+        second = fleet.run()
+        assert second.status == 0, second.output[-4000:]
+        assert "has it in hand" in second.words
+    finally:
+        for host in ("web1", "web2"):
+            (fleet.home(host) / "go-on").touch()
+        assert first.wait(300) == 0
+    assert len(fleet.posts()) == 1
+    fleet.check_all_back()
+
+
+PHASES = ("claim", "drain", "checkpoint", "wait", "restore")
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_a_killed_controller_is_followed_by_a_run_that_finishes(fleet: Fleet, phase: str) -> None:
+    fleet.announce("web1", "web2")
+    killed = fleet.run(kill_when=lambda: fleet.phase("web1") == phase)
+    assert killed.status == -9, f"the run was over before the phase {phase}:\n{killed.output[-3000:]}"
+    again = fleet.run("-e", "graceful_force_claim=true")
+    assert again.report["result"] == "done", again.output[-4000:]
+    assert len(fleet.happened("approved")) == 1
+    for host in ("web1", "web2"):
+        assert [what for _at, what in fleet.log(host)] == ["drained", "back"], "drained twice, or not at all"
+    fleet.check_all_back()
+
+
+def test_what_the_lost_disk_held_comes_back(fleet: Fleet) -> None:
+    fleet.announce("web1", EventType="Redeploy")
+    cache = fleet.home("web1") / "ephemeral" / "cache"
+
+    def lose() -> None:
+        cache.unlink()
+        cache.parent.rmdir()
+
+    with fleet.once(lambda: bool(fleet.happened("started")), lose) as lost:
+        run = fleet.run()
+        assert lost.is_set()
+    assert run.status == 0, run.output[-4000:]
+    assert cache.read_text() == "precious data of web1"
+
+
+def test_a_damaged_checkpoint_is_said_and_the_host_stays_out_of_service(fleet: Fleet) -> None:
+    fleet.announce("web1", EventType="Redeploy")
+
+    def damage() -> None:
+        for archive in (fleet.home("web1") / "checkpoints").iterdir():
+            archive.write_bytes(b"damaged")
+        (fleet.home("web1") / "ephemeral" / "cache").unlink()
+
+    with fleet.once(lambda: bool(fleet.happened("started")), damage):
+        run = fleet.run()
+    assert run.status == 2
+    assert "is damaged" in run.words
+    assert fleet.is_drained("web1")
+    assert run.report["hosts"]["web1"]["result"] == "failed"
+
+
+@pytest.mark.parametrize(("kind", "status", "result"), [("Reboot", 2, "unreachable"), ("Terminate", 0, "gone")])
+def test_a_host_that_never_comes_back(fleet: Fleet, kind: str, status: int, result: str) -> None:
+    fleet.common["graceful_gone_timeout"] = 5
+    fleet.announce("web1", EventType=kind, notice=60)
+    with fleet.once(lambda: bool(fleet.happened("started")), lambda: fleet.drop("web1")):
+        run = fleet.run()
+    assert run.report["hosts"]["web1"]["result"] == result, run.output[-4000:]
+    assert run.status == status
+
+
+def test_a_policy_with_a_mistake_is_refused_before_anything_is_touched(fleet: Fleet) -> None:
+    fleet.common["graceful_policy"] = [{"event_type": "Reboot", "action": "drain_and_aprove"}]
+    fleet.announce("web1", "web2")
+    run = fleet.run()
+    assert run.status != 0
+    assert "drain_and_aprove" in run.output
+    assert "Traceback" not in run.output
+    assert fleet.log("web1") == []
+    assert fleet.records("web1") == []
+
+
+def test_a_group_that_does_not_exist_is_said(fleet: Fleet) -> None:
+    fleet.announce("web1")
+    run = fleet.run("-e", "graceful_hosts=nobody")
+    assert "Could not match supplied host pattern" in run.output
+    assert fleet.posts() == []
+
+
+def test_a_webhook_that_hangs_does_not_stop_the_cycle(fleet: Fleet) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as hanging:
+        got: list[bytes] = []
+
+        def answer_never() -> None:
+            while True:
+                try:
+                    connection, _address = hanging.accept()
+                except OSError:
+                    return
+                got.append(connection.recv(65536))
+                kept.append(connection)
+
+        kept: list[socket.socket] = []
+        threading.Thread(target=answer_never, daemon=True).start()
+        fleet.common["graceful_webhooks"] = [{"url": f"http://127.0.0.1:{hanging.getsockname()[1]}/", "timeout": 1}]
+        fleet.announce("web1")
+        run = fleet.run()
+    assert run.status == 0, run.output[-4000:]
+    assert len(got) >= 3, "noticed, approved and restored are told"
+    fleet.check_all_back()
+
+
+def test_hosts_drained_in_batches_are_approved_after_the_last(fleet: Fleet) -> None:
+    fleet.announce("web1", "web2", "web3")
+    run = fleet.run("-e", "graceful_serial=1")
+    assert run.status == 0, run.output[-4000:]
+    assert len(fleet.posts()) == 1
+    fleet.check_all_back()
+
+
+def test_a_drill_says_whether_we_would_have_made_it(fleet: Fleet) -> None:
+    where = {
+        "graceful_drill_address": "127.0.0.1",
+        "graceful_drill_port": 0,
+        "graceful_drill_control_port": 0,
+        "graceful_drill_dir": str(fleet.directory / "drill"),
+        "graceful_drill_run_by": "process",
+    }
+    fleet.common.update(where)
+    refused = fleet.run(playbook="drill")
+    assert "graceful_drill_consent=yes" in refused.output
+    assert fleet.log("web1") == []
+    run = fleet.run("-e", "graceful_drill_consent=yes", playbook="drill")
+    assert run.status == 0, run.output[-4000:]
+    assert "Reboot (15 min of notice): in time" in run.output
+    assert [what for _at, what in fleet.log("web3")] == ["drained", "back"]
+    assert not (fleet.directory / "drill" / "ready.json").exists()
+    fleet.check_all_back()

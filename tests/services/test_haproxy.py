@@ -1,0 +1,124 @@
+# SPDX-FileCopyrightText: graceful.azure contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import http.client
+import http.server
+import socket
+import threading
+import typing as t
+from pathlib import Path
+
+import pytest
+from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
+from ansible_collections.graceful.azure.plugins.module_utils._haproxy import Server
+from ansible_collections.graceful.azure.plugins.module_utils._patience import Late, Patience
+from ansible_collections.graceful.azure.tests.services.conftest import Packages, Processes, free_ports, unpacked, wait_for
+
+CONFIGURATION = """
+global
+    stats socket {folder}/admin.sock level admin
+    stats socket ipv4@127.0.0.1:{admin} level admin
+    stats socket {folder}/reader.sock level user
+defaults
+    mode tcp
+    timeout connect 5s
+    timeout client 60s
+    timeout server 60s
+frontend front
+    bind 127.0.0.1:{front}
+    default_backend web
+backend web
+    server web1 127.0.0.1:{back}
+    server web2 127.0.0.1:{back}
+"""
+
+
+@pytest.fixture(scope="module")
+def packages(tmp_path_factory: pytest.TempPathFactory) -> Packages:
+    names = ("haproxy", "liblua5.3-0", "libopentracing-c-wrapper0", "libopentracing1")
+    return unpacked(tmp_path_factory.mktemp("haproxy"), *names)
+
+
+class Balancer(t.NamedTuple):
+    folder: Path
+    admin: int
+    front: int
+
+    def server(self, name: str = "web1", seconds: float = 20, address: str | None = None) -> Server:
+        return Server(address or str(self.folder / "admin.sock"), "web", name, Patience(seconds))
+
+
+@pytest.fixture
+def balancer(packages: Packages, processes: Processes, tmp_path: Path) -> t.Iterator[Balancer]:
+    admin, front = free_ports(2)
+    backend = http.server.ThreadingHTTPServer(("127.0.0.1", 0), http.server.SimpleHTTPRequestHandler)
+    threading.Thread(target=backend.serve_forever, daemon=True).start()
+    configuration = tmp_path / "haproxy.cfg"
+    text = CONFIGURATION.format(folder=tmp_path, admin=admin, front=front, back=backend.server_address[1])
+    configuration.write_text(text)
+    program = packages.program("usr/sbin/haproxy")
+    processes.start("haproxy", program, "-db", "-f", str(configuration), env=packages.environment)
+    found = Balancer(tmp_path, admin, front)
+    wait_for("HAProxy", lambda: found.server().look())
+    yield found
+    backend.shutdown()
+    backend.server_close()
+
+
+def connections_to(balancer: Balancer, name: str) -> tuple[socket.socket, ...]:
+    """Two connections, of which round robin gives each server one."""
+    pair = tuple(socket.create_connection(("127.0.0.1", balancer.front)) for _each in range(2))
+    wait_for(f"a session of {name}", lambda: balancer.server(name).look().sessions == 1)
+    return pair
+
+
+def test_a_server_without_sessions_goes_to_maintenance_and_back(balancer: Balancer) -> None:
+    assert balancer.server().look() == ("ready", 0)
+    assert balancer.server().bring("maint") == "web/web1 is in state maint with 0 sessions"
+    assert balancer.server().look().state == "maint"
+    assert balancer.server("web2").look().state == "ready"
+    balancer.server().bring("ready")
+    assert balancer.server().look().state == "ready"
+
+
+def test_maintenance_waits_for_the_last_session(balancer: Balancer) -> None:
+    sessions = connections_to(balancer, "web1")
+    try:
+        with pytest.raises(Late, match="state drain with 1 session"):
+            balancer.server(seconds=2).bring("maint")
+        assert balancer.server().look() == ("drain", 1), "what is drained stays so"
+    finally:
+        for session in sessions:
+            session.close()
+    assert balancer.server().bring("maint") == "web/web1 is in state maint with 0 sessions"
+
+
+def test_a_draining_server_gets_no_new_sessions(balancer: Balancer) -> None:
+    balancer.server().bring("drain")
+    for _each in range(4):
+        connection = http.client.HTTPConnection("127.0.0.1", balancer.front, timeout=10)
+        connection.request("GET", "/")
+        assert connection.getresponse().status == 200
+        connection.close()
+    assert balancer.server().look() == ("drain", 0)
+
+
+def test_the_socket_may_be_a_tcp_one(balancer: Balancer) -> None:
+    server = balancer.server(address=f"127.0.0.1:{balancer.admin}")
+    server.bring("maint")
+    assert balancer.server().look().state == "maint"
+
+
+@pytest.mark.parametrize(
+    ("server", "socket_name", "words"),
+    [
+        ("nobody", "admin.sock", "has no server web/nobody"),
+        ("web1", "nothing.sock", "cannot be used"),
+        ("web1", "reader.sock", "did not set web/web1"),
+    ],
+)
+def test_what_cannot_be_is_said(balancer: Balancer, server: str, socket_name: str, words: str) -> None:
+    with pytest.raises(EventsError, match=words):
+        balancer.server(server, address=str(balancer.folder / socket_name)).bring("drain")

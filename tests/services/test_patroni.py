@@ -1,0 +1,164 @@
+# SPDX-FileCopyrightText: graceful.azure contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import typing as t
+from pathlib import Path
+
+import pytest
+from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
+from ansible_collections.graceful.azure.plugins.module_utils._patience import Patience
+from ansible_collections.graceful.azure.plugins.module_utils._patroni import Api, Cluster
+from ansible_collections.graceful.azure.tests.services.conftest import Packages, Processes, free_ports, unpacked, wait_for
+
+SYSTEM_PYTHON = "/usr/bin/python3"
+POSTGRESQL = "15"
+PYTHON_PACKAGES = "pysyncobj psycopg2 click dateutil prettytable psutil urllib3 yaml six wcwidth cdiff pkg-resources"
+CREDENTIALS = ("operator", "s3cret")
+# PostgreSQL does not run as root.
+UNPRIVILEGED = {"user": "nobody", "group": "nogroup", "extra_groups": []} if os.geteuid() == 0 else {}
+
+
+@pytest.fixture(scope="module")
+def packages(tmp_path_factory: pytest.TempPathFactory) -> Packages:
+    names = ["patroni", f"postgresql-{POSTGRESQL}", f"postgresql-client-{POSTGRESQL}", "libpq5", "libyaml-0-2"]
+    names += [f"python3-{name}" for name in PYTHON_PACKAGES.split()]
+    packages = unpacked(tmp_path_factory.mktemp("patroni"), *names)
+    check = subprocess.run(
+        [SYSTEM_PYTHON, "-c", "import patroni, psycopg2, pysyncobj"],
+        env=environment(packages),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if check.returncode != 0:
+        pytest.skip(f"Patroni does not run with this system's Python: {check.stderr.strip().splitlines()[-1]}")
+    return packages
+
+
+def environment(packages: Packages) -> dict[str, str]:
+    modules = packages.program("usr/lib/python3/dist-packages")
+    # Only what a service would have; ours may point into another Python.
+    kept = {key: value for key, value in packages.environment.items() if not key.startswith(("PYTHON", "VIRTUAL"))}
+    return {**kept, "PYTHONPATH": modules, "PYTHONDONTWRITEBYTECODE": "1", "PATH": "/usr/bin:/bin", "HOME": "/nonexistent"}
+
+
+class Database(t.NamedTuple):
+    urls: list[str]
+
+    def cluster(self, number: int, seconds: float = 90, credentials: tuple[str, str] | None = CREDENTIALS) -> Cluster:
+        return Cluster(Api(self.urls[number], credentials), Patience(seconds))
+
+    def has_two_members(self) -> bool:
+        mine, others = self.cluster(0).look()
+        return mine.leads and mine.is_healthy and len(others) == 1 and others[0].is_healthy
+
+
+@pytest.fixture(scope="module")
+def database(packages: Packages) -> t.Iterator[Database]:
+    """Two members, with a consensus among themselves."""
+    # Short and open to the user that the database runs as.
+    folder = Path(tempfile.mkdtemp(prefix="graceful-db-"))
+    folder.chmod(0o755)
+    files = folder / "files"
+    shutil.copytree(packages.root, files, symlinks=True)
+    running = Processes(folder)
+    apis, raft, postgres = free_ports(2), free_ports(2), free_ports(2)
+    try:
+        for number in range(2):
+            own = folder / f"db{number}"
+            own.mkdir(mode=0o700)
+            if UNPRIVILEGED:
+                shutil.chown(own, "nobody", "nogroup")
+            settings = configuration(number, own, files, apis, raft, postgres)
+            file = folder / f"db{number}.json"
+            file.write_text(json.dumps(settings))
+            command = [SYSTEM_PYTHON, "-m", "patroni", str(file)]
+            variables = environment(Packages(files))
+            running.start(f"patroni{number}", *command, env=variables, cwd=own, **UNPRIVILEGED)
+        found = Database([f"http://127.0.0.1:{port}" for port in apis])
+        try:
+            wait_for("a leader", lambda: any(found.cluster(number).look()[0].leads for number in range(2)), 120)
+        except AssertionError as exc:
+            raise AssertionError(running.logs()) from exc
+        if not found.cluster(0).look()[0].leads:
+            found.urls.reverse()
+        wait_for("a leader and a follower", found.has_two_members, 120)
+        yield found
+    finally:
+        running.stop()
+        shutil.rmtree(folder)
+
+
+def configuration(
+    number: int, own: Path, files: Path, apis: list[int], raft: list[int], postgres: list[int]
+) -> dict[str, t.Any]:
+    other = 1 - number
+    return {
+        "scope": "tests",
+        "name": f"db{number}",
+        "restapi": {
+            "listen": f"127.0.0.1:{apis[number]}",
+            "connect_address": f"127.0.0.1:{apis[number]}",
+            "authentication": {"username": CREDENTIALS[0], "password": CREDENTIALS[1]},
+        },
+        "raft": {
+            "data_dir": str(own / "raft"),
+            "self_addr": f"127.0.0.1:{raft[number]}",
+            "partner_addrs": [f"127.0.0.1:{raft[other]}"],
+        },
+        "bootstrap": {
+            "dcs": {"ttl": 30, "loop_wait": 2, "retry_timeout": 5, "postgresql": {"use_pg_rewind": False}},
+            "initdb": [{"encoding": "UTF8"}, {"locale": "C"}, "no-sync"],
+        },
+        "postgresql": {
+            "listen": f"127.0.0.1:{postgres[number]}",
+            "connect_address": f"127.0.0.1:{postgres[number]}",
+            "data_dir": str(own / "data"),
+            "bin_dir": str(files / "usr/lib/postgresql" / POSTGRESQL / "bin"),
+            "authentication": {
+                "superuser": {"username": "postgres", "password": "postgres"},
+                "replication": {"username": "replicator", "password": "replicator"},
+            },
+            "parameters": {"unix_socket_directories": str(own), "fsync": "off", "shared_buffers": "16MB"},
+            "pg_hba": ["host all all 127.0.0.1/32 md5", "host replication all 127.0.0.1/32 md5", "local all all trust"],
+        },
+    }
+
+
+def test_the_leader_hands_over_and_follows(database: Database) -> None:
+    leader, others = database.cluster(0).look()
+    assert leader.leads
+    assert database.cluster(0).give_up_leadership(None).endswith(f"{others[0].name} leads")
+    now, others_now = database.cluster(0).look()
+    assert not now.leads
+    assert now.is_healthy
+    assert others_now[0].leads
+    assert now.name in database.cluster(0).is_back()
+    database.urls.reverse()
+
+
+def test_a_follower_is_left_alone(database: Database) -> None:
+    before = database.cluster(0).look()[0]
+    database.cluster(1).give_up_leadership(None)
+    assert database.cluster(0).look()[0].name == before.name
+    assert database.cluster(0).look()[0].leads
+
+
+@pytest.mark.parametrize(
+    ("credentials", "candidate", "words"),
+    [(None, None, "refuses the switchover"), (CREDENTIALS, "nobody", "refuses the switchover")],
+    ids=["without a password", "to a member that is not there"],
+)
+def test_what_patroni_refuses_is_said(
+    database: Database, credentials: tuple[str, str] | None, candidate: str | None, words: str
+) -> None:
+    with pytest.raises(EventsError, match=words):
+        database.cluster(0, credentials=credentials).give_up_leadership(candidate)
+    assert database.cluster(0).look()[0].leads
