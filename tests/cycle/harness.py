@@ -151,9 +151,8 @@ class Fleet:
 
     def _start(self, playbook: str, reports: Path, arguments: t.Sequence[str]) -> tuple[subprocess.Popen[bytes], Path]:
         inventory = self.directory / "inventory.json"
-        inventory.write_text(
-            json.dumps({"web": {"hosts": self.variables, "vars": {**self._defaults(), **self.common}}})
-        )
+        web = {"hosts": self.variables, "vars": {**self._defaults(), **self.common}}
+        inventory.write_text(json.dumps({"web": web}))
         inventory = inventory.rename(self.directory / "inventory.yml")
         home = self.directory / f"ansible-{time.monotonic_ns()}"
         settings = {
@@ -222,7 +221,7 @@ class Fleet:
     # ---- the judge
 
     def check_invariant(self) -> None:
-        """No event was approved while any affected host was not ready: by the emulator's journal and the hosts' own logs."""
+        """No event was approved while an affected host was not ready: by the emulator's journal and the hosts' logs."""
         hosts = {name: host for host, name in self.names.items()}
         for approval in self.happened("approved"):
             for name in approval["Resources"]:

@@ -77,7 +77,11 @@ def test_the_leader_is_the_first_affected_host_that_can_be_asked() -> None:
     [
         ({"reachable": False, "events": []}, {}, "web2 cannot be reached"),
         ({"reachable": None, "events": []}, {}, "web2 cannot be reached"),
-        ({"events": None, "error": "HTTP \x1b[31m500"}, {}, "web2 could not read its metadata service: 'HTTP \\x1b[31m500'"),
+        (
+            {"events": None, "error": "HTTP \x1b[31m500"},
+            {},
+            "web2 could not read its metadata service: 'HTTP \\x1b[31m500'",
+        ),
         ({}, {"targeted": ["web1", "web3"]}, "web2 is outside this run (--limit)"),
         ({"events": []}, {}, "web2 is named in it but did not see it when asked"),
         ({"vm_name": None}, {}, "no inventory host has the Azure name 'vm2'"),

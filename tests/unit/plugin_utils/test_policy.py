@@ -89,7 +89,10 @@ def test_a_rule_without_a_name_goes_by_its_number() -> None:
         ({}, "Rule 2 of the policy has no action; allowed are ignore, notify, approve, drain, drain_and_approve"),
         ({"action": "reboot"}, "Rule 2 of the policy: action must be one of ignore, notify, approve, drain, drain_and"),
         ({"action": None}, "Rule 2 of the policy: action must be one of"),
-        ({"action": "drain", "evnet_type": "Reboot"}, "has the key 'evnet_type', which is not known; allowed are name,"),
+        (
+            {"action": "drain", "evnet_type": "Reboot"},
+            "has the key 'evnet_type', which is not known; allowed are name,",
+        ),
         ({"action": "drain", 5: "Reboot"}, "has the key '5', which is not known"),
         ({"action": "drain", "event_type": []}, "event_type must be a name or a list of names, not []"),
         ({"action": "drain", "event_type": ""}, "event_type must be a name or a list of names"),
@@ -100,7 +103,10 @@ def test_a_rule_without_a_name_goes_by_its_number() -> None:
         ({"action": "drain", "min_duration": True}, "min_duration must be a whole number of seconds"),
         ({"action": "drain", "min_duration": 9, "max_duration": 8}, "min_duration is larger than max_duration"),
         ({"action": "drain", "notice": "soon"}, "notice must be a whole number of seconds (at most), or a mapping"),
-        ({"action": "drain", "notice": {"least": 1}}, "notice has the key 'least', which is not known; allowed are min,"),
+        (
+            {"action": "drain", "notice": {"least": 1}},
+            "notice has the key 'least', which is not known; allowed are min,",
+        ),
         ({"action": "drain", "notice": {"min": 2, "max": 1}}, "notice: min is larger than max"),
         ({"action": "drain", "notice": 10**12}, "notice must be a whole number of seconds"),
         ({"action": "drain", "unknown_names": "skip"}, "unknown_names must be one of hold, ignore, not 'skip'"),
