@@ -47,6 +47,7 @@ class ActionModule(ActionBase):
         last_events: list[Result] = []
         silent_since: float | None = None
         interruptions: list[Result] = []
+        next_remark = 0.0
         while True:
             slice_result = self._run_slice(seen, variables)
             elapsed = time.monotonic() - begin
@@ -78,7 +79,9 @@ class ActionModule(ActionBase):
                 # The host went down while its event stood: gone will then mean completed, not cancelled.
                 seen["started"] = True
             seen["elapsed"] = elapsed
-            display.display(f"[{host}] not reachable, trying again; {_waited(elapsed, timeout)}")
+            if elapsed >= next_remark:
+                next_remark = elapsed + SLICE
+                display.display(f"[{host}] not reachable, trying again; {_waited(elapsed, timeout)}")
             time.sleep(max(0.0, min(RECONNECT_PAUSE, timeout - elapsed)))
             self._reset_connection()
 

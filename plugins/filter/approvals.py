@@ -11,8 +11,8 @@ version_added: 0.1.0
 author: graceful.azure contributors (@graceful)
 description:
   - Compares the plan that P(graceful.azure.plan#filter) made with what the hosts have reported since.
-  - An event may be approved only if the policy allows it, nothing in the plan holds it, and every affected host has reported that it
-    is ready for that very event. Anything else holds it.
+  - An event may be approved only if the policy allows it, nothing in the plan holds it, and every affected host has
+    reported that it is ready for that very event. Anything else holds it.
 positional: reports
 options:
   _input:

@@ -10,8 +10,8 @@ short_description: Which announced Azure events touch which hosts, what to do an
 version_added: 0.1.0
 author: graceful.azure contributors (@graceful)
 description:
-  - Merges what the hosts saw with M(graceful.azure.scheduled_events_info) into one entry per event, finds the inventory hosts
-    behind the event's resources and applies each host's policy.
+  - Merges what the hosts saw with M(graceful.azure.scheduled_events_info) into one entry per event, finds the
+    inventory hosts behind the event's resources and applies each host's policy.
   - It only computes. The same input gives the same plan, whatever the order of the hosts.
   - An event is held, that is never approved, as long as its RV(_value.events[].hold) is not empty.
 positional: groups, targeted, settings
@@ -20,10 +20,10 @@ options:
     description:
       - What each host saw, by host, as a dictionary with these keys.
       - C(reachable), whether the host answered. Only V(true) counts.
-      - C(vm_name), the host's Azure name, as M(graceful.azure.scheduled_events_info) returned it or the inventory gives it. V(none)
-        if it is not known.
-      - C(events), the list that M(graceful.azure.scheduled_events_info) returned, without filters. V(none) if the host was not asked
-        since another one sees the same; an empty list says that it was asked and saw nothing.
+      - C(vm_name), the host's Azure name, as M(graceful.azure.scheduled_events_info) returned it or the inventory
+        gives it. V(none) if it is not known.
+      - C(events), the list that M(graceful.azure.scheduled_events_info) returned, without filters. V(none) if the
+        host was not asked since another one sees the same; an empty list says that it was asked and saw nothing.
       - C(error), why the host could not read its metadata service; V(none) if it could.
       - C(drained), V(true) if the host is drained already. Optional.
     type: dict
@@ -39,36 +39,41 @@ options:
     elements: str
   settings:
     description:
-      - The settings of each host, by host, as a dictionary with these keys. A mistake in any of them is an error before anything is
-        planned.
-      - C(policy), a list of rules of which the first that matches decides. See the notes. By default a Freeze of at most 10 seconds is
-        V(notify); another Freeze, a Reboot, a Redeploy and a Terminate are V(drain_and_approve); a Preempt is V(drain); anything
-        else is V(notify).
-      - C(min_available), how many hosts of a group must stay available. A number or a percentage (V(50%), rounded up) holds for each
-        group of the host, except C(all) and C(ungrouped) unless there is no other. A dictionary of groups names them. Where hosts
-        demand different amounts for a group, the largest counts. Hosts that cannot be reached, that are drained or whose event
-        has started are not available; hosts outside O(targeted) are taken as available.
-      - C(window), the hours in which hosts may be drained early and events approved, as a dictionary with C(start) and C(end) (for
-        example V(22:00) and V(05:00)), C(timezone) (for example V(Europe/Berlin), by default V(UTC)) and C(days) (the weekdays on
-        which it begins, by default all). It counts only if it opens early enough before the event.
-      - C(drain_budget), the seconds that draining needs. What is put off because of the capacity begins that long before the event.
-        By default V(300).
+      - The settings of each host, by host, as a dictionary with these keys. A mistake in any of them is an error
+        before anything is planned.
+      - C(policy), a list of rules of which the first that matches decides. See the notes. By default a Freeze of at
+        most 10 seconds is V(notify); another Freeze, a Reboot, a Redeploy and a Terminate are V(drain_and_approve); a
+        Preempt is V(drain); anything else is V(notify).
+      - C(min_available), how many hosts of a group must stay available. A number or a percentage (V(50%), rounded up)
+        holds for each group of the host, except C(all) and C(ungrouped) unless there is no other. A dictionary of
+        groups names them. Where hosts demand different amounts for a group, the largest counts. Hosts that cannot be
+        reached, that are drained or whose event has started are not available; hosts outside O(targeted) are taken as
+        available.
+      - C(window), the hours in which hosts may be drained early and events approved, as a dictionary with C(start)
+        and C(end) (for example V(22:00) and V(05:00)), C(timezone) (for example V(Europe/Berlin), by default V(UTC))
+        and C(days) (the weekdays on which it begins, by default all). It counts only if it opens early enough before
+        the event.
+      - C(drain_budget), the seconds that draining needs. What is put off because of the capacity begins that long
+        before the event. By default V(300).
     type: dict
   now:
     description: The time for which to plan, in ISO 8601. By default the current time.
     type: str
 notes:
-  - "A rule matches if all of these keys that it has match, each of them a value or a list: C(event_type), C(event_source), C(group) (an
-    inventory group of the host) and C(resource) (the host's Azure name, or a pattern such as V(web_*)); and C(min_duration) and
-    C(max_duration) (seconds that the interruption takes), C(notice) (seconds left: a number as the most, or a dictionary with C(min) and
-    C(max)). What is not known matches neither a duration nor a notice."
-  - "Its C(action) is one of V(ignore), V(notify), V(approve) (without draining), V(drain) (without approving) and V(drain_and_approve).
-    C(name) and C(because) are shown to people. If no rule matches, the action is V(notify)."
-  - An event is approved only if the actions of all affected hosts allow it. A Terminate that names more than one VM never is.
-  - "C(unknown_names=ignore) lets a rule approve an event with names that no inventory host has. All affected hosts' rules must say
-    so, and the Azure names of all hosts of O(groups) must be known. By default such an event is held."
+  - "A rule matches if all of these keys that it has match, each of them a value or a list: C(event_type),
+    C(event_source), C(group) (an inventory group of the host) and C(resource) (the host's Azure name, or a pattern
+    such as V(web_*)); and C(min_duration) and C(max_duration) (seconds that the interruption takes), C(notice)
+    (seconds left: a number as the most, or a dictionary with C(min) and C(max)). What is not known matches neither a
+    duration nor a notice."
+  - "Its C(action) is one of V(ignore), V(notify), V(approve) (without draining), V(drain) (without approving) and
+    V(drain_and_approve). C(name) and C(because) are shown to people. If no rule matches, the action is V(notify)."
+  - An event is approved only if the actions of all affected hosts allow it. A Terminate that names more than one VM
+    never is.
+  - "C(unknown_names=ignore) lets a rule approve an event with names that no inventory host has. All affected hosts'
+    rules must say so, and the Azure names of all hosts of O(groups) must be known. By default such an event is held."
   - A host is drained also for an event that is held, since Azure acts on it all the same.
-  - An event that would leave a group with too few hosts is put off as a whole. The nearest deadline goes first, then the smallest id.
+  - An event that would leave a group with too few hosts is put off as a whole. The nearest deadline goes first, then
+    the smallest id.
 seealso:
   - plugin: graceful.azure.approvals
     plugin_type: filter
@@ -92,8 +97,9 @@ EXAMPLES = r"""
 
 - name: Say what would be done
   ansible.builtin.debug:
-    msg: "{{ (dict(ansible_play_hosts_all | zip(seen)) | graceful.azure.plan(groups, ansible_play_hosts_all, settings)).summary }}"
+    msg: "{{ (observations | graceful.azure.plan(groups, ansible_play_hosts_all, settings)).summary }}"
   vars:
+    observations: "{{ dict(ansible_play_hosts_all | zip(seen)) }}"
     seen: "{{ ansible_play_hosts_all | map('extract', hostvars, 'observed') }}"
     settings: "{{ dict(ansible_play_hosts_all | product([{'min_available': {'web': '50%'}, 'policy': rules}])) }}"
     rules:
@@ -122,13 +128,13 @@ _value:
       elements: str
     hosts:
       description:
-        - "What awaits each host that an event touches: C(vm_name), C(reachable), C(targeted), C(drain) (whether to drain it now) and
-          C(events), a list with C(event_id), C(event_type), C(event_status), C(seconds_left), C(deadline), C(action), C(rule), C(because),
-          C(drain) and C(wait_until)."
+        - "What awaits each host that an event touches: C(vm_name), C(reachable), C(targeted), C(drain) (whether to
+          drain it now) and C(events), a list with C(event_id), C(event_type), C(event_status), C(seconds_left),
+          C(deadline), C(action), C(rule), C(because), C(drain) and C(wait_until)."
         - Hosts that no event touches are not in it.
       type: dict
     events:
-      description: The events, the nearest deadline first. Those that have started or whose deadline is not known come before it.
+      description: The events, the nearest deadline first, after those that have started or whose deadline is not known.
       type: list
       elements: dict
       contains:
@@ -197,7 +203,8 @@ _value:
         action:
           description:
             - What the policies of the affected hosts allow together.
-            - V(approve) and V(drain_and_approve) only if all allow to approve; otherwise V(drain) if any wants to drain.
+            - V(approve) and V(drain_and_approve) only if all allow to approve; otherwise V(drain) if any wants to
+              drain.
           type: str
           sample: drain_and_approve
         actions:
@@ -218,7 +225,7 @@ _value:
           elements: str
           sample: [web1, web2]
         wait_until:
-          description: Until when the event is put off because of a window or the capacity; V(none) if it is not. Plan again then.
+          description: Until when a window or the capacity puts the event off, V(none) if nothing does. Plan again then.
           type: str
           sample: "2026-09-19T22:00:00Z"
         wait_reason:
@@ -228,7 +235,7 @@ _value:
         reason:
           description: The event and what is done about it, in a sentence.
           type: str
-          sample: "Reboot of web1 and web2 in 14 min 32 s: drain, then approve (rule 'reboot or move'): the policy says so."
+          sample: "Reboot of web1 in 14 min 32 s: drain, then approve (rule 'reboot or move'): the policy says so."
 """
 
 import typing as t

@@ -87,11 +87,16 @@ class Node:
         )
 
     def look(self) -> Seen:
+        command = ("crm_mon", "--one-shot", "--inactive")
         try:
-            return node_in(self._tool("crm_mon", "--one-shot", "--inactive", "--output-as=xml"), self.name)
-        except EventsError:
-            # Before Pacemaker 2.0.3.
-            return node_in(self._tool("crm_mon", "--one-shot", "--inactive", "--as-xml"), self.name)
+            document = self._tool(*command, "--output-as=xml")
+        except EventsError as exc:
+            try:
+                # Before Pacemaker 2.0.3.
+                document = self._tool(*command, "--as-xml")
+            except EventsError:
+                raise exc from None
+        return node_in(document, self.name)
 
     def bring(self, standby: bool) -> str:
         if self.wants_standby() != standby:

@@ -98,33 +98,26 @@ class Member(t.NamedTuple):
 class Cluster:
     """The cluster as this host's member sees it."""
 
-    def __init__(self, api: Api, patience: Patience, name: str | None = None) -> None:
+    def __init__(self, api: Api, patience: Patience) -> None:
         self._api = api
         self._patience = patience
-        self._name = name
+        self._name: str | None = None
 
     def look(self) -> tuple[Member, list[Member]]:
         """This host's member, and the others."""
+        own = self._api.read("/patroni", self._patience.request_timeout())
         document = self._api.read("/cluster", self._patience.request_timeout())
+        role, state = str(own.get("role")), str(own.get("state"))
         members = [
             Member(str(each.get("name")), str(each.get("role")), str(each.get("state")))
             for each in document.get("members", [])
         ]
-        name = self._own_name()
-        mine = [member for member in members if member.name == name]
-        if not mine:
-            known = ", ".join(member.name for member in members) or "none"
-            raise EventsError(f"Patroni's cluster has no member {name}; its members are: {known}.")
-        return mine[0], [member for member in members if member.name != name]
-
-    def _own_name(self) -> str:
-        if self._name is None:
-            document = self._api.read("/patroni", self._patience.request_timeout())
-            name = (document.get("patroni") or {}).get("name")
-            if not name:
-                raise WrongOption("This Patroni does not tell its own name. Set member to the name that it has.")
-            self._name = str(name)
-        return self._name
+        self._name = (own.get("patroni") or {}).get("name") or self._name
+        if self._name is None and role in LEADERS:
+            # Patroni before 3.1 does not tell its own name, but there is only one leader.
+            self._name = next((member.name for member in members if member.leads), None)
+        others = [member for member in members if member.name != self._name]
+        return Member(self._name or "this member", role, state), others
 
     def give_up_leadership(self, candidate: str | None) -> str:
         """Switch over if this member leads, then see another one lead and this one follow."""

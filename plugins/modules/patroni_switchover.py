@@ -25,9 +25,6 @@ options:
     description: The REST API of this host's member.
     type: str
     default: http://127.0.0.1:8008
-  member:
-    description: This host's member. By default Patroni is asked, which Patroni before 3.0 does not answer.
-    type: str
   candidate:
     description: The member that shall lead. By default Patroni chooses the fittest.
     type: str
@@ -97,7 +94,7 @@ def work(module: AnsibleModule, patience: Patience) -> dict[str, t.Any]:
     params = module.params
     credentials = (params["username"], params["password"]) if params["username"] else None
     api = Api(params["url"], credentials, params["ca_file"], params["validate_certs"])
-    cluster = Cluster(api, patience, params["member"])
+    cluster = Cluster(api, patience)
     if params["state"] == "member" and not module.check_mode:
         return {"changed": False, "msg": cluster.is_back()}
     mine, others = cluster.look()
@@ -117,7 +114,6 @@ def main() -> None:
     options = {
         "state": {"type": "str", "choices": ["follower", "member"], "default": "follower"},
         "url": {"type": "str", "default": "http://127.0.0.1:8008"},
-        "member": {"type": "str"},
         "candidate": {"type": "str"},
         "username": {"type": "str"},
         "password": {"type": "str", "no_log": True},

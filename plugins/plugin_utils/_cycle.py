@@ -159,6 +159,7 @@ def _not_ready(report: t.Any, what: str) -> str | None:
 LEFT = ("claims", "noted", "over", "restores")
 BAD_ENDS = {"failed", "left drained", "unreachable"}
 IN_PROGRESS = "in progress"
+PLANNED = "planned"
 
 
 def recap(run: Mapping, variables: Mapping, hosts: t.Sequence[str]) -> dict[str, t.Any]:
@@ -176,6 +177,8 @@ def recap(run: Mapping, variables: Mapping, hosts: t.Sequence[str]) -> dict[str,
         result = "held"
     elif IN_PROGRESS in results:
         result = IN_PROGRESS
+    elif PLANNED in outcomes:
+        result = PLANNED
     else:
         result = "done" if results - {"untouched"} else "nothing"
     words = [line for event in events for line in _event_words(event)]
@@ -209,6 +212,8 @@ def _host_story(host: str, left: Mapping, run: Mapping) -> dict[str, t.Any]:
 
 def _host_result(work: Mapping, left: Mapping, run: Mapping) -> tuple[str, str]:
     """What became of a host, from the last thing it did to the first."""
+    if run.get("check_mode"):
+        return "untouched", ""
     if not run.get("finished"):
         return (IN_PROGRESS if work["events"] else "untouched"), ""
     restores = [report for report in left["restores"] or [] if isinstance(report, t.Mapping)]
@@ -292,6 +297,8 @@ def _event_story(event: Mapping, run: Mapping, told: t.Mapping[str, t.Any]) -> d
 
 def _event_outcome(event: Mapping, run: Mapping, approval: Mapping) -> tuple[str, list[str]]:
     event_id = same_id(event["event_id"])
+    if run.get("check_mode"):
+        return PLANNED, list(event["hold"])
     if event_id in run["work"]["elsewhere"]:
         return "ignored", [run["work"]["elsewhere"][event_id]]
     sent = approval.get("outcome")

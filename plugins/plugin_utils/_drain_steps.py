@@ -144,7 +144,6 @@ KINDS: t.Mapping[str, Kind] = {
         {},
         {
             "url": URL,
-            "member": TEXT,
             "candidate": TEXT,
             "username": TEXT,
             "password": TEXT,

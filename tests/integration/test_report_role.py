@@ -160,7 +160,7 @@ class Request(t.NamedTuple):
 
 
 class Hooks(ThreadingHTTPServer):
-    """Answers by path: /404 with that status, /hang never and /drip forever; anything else with 204."""
+    """Answers by path: /404 with that status, /hang never and /drip forever; anything else with 200."""
 
     daemon_threads = True
 
@@ -183,7 +183,7 @@ class Hook(BaseHTTPRequestHandler):
             self.server.over.wait()
             return
         status = re.match(r"/(\d{3})", self.path)
-        self.send_response(int(status[1]) if status else 204)
+        self.send_response(int(status[1]) if status else 200)
         self.send_header("Location", self.server.url("/followed"))
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", "1000000" if self.path.startswith("/drip") else "0")

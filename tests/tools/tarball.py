@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tarfile
@@ -106,6 +107,8 @@ def run_from(collections: Path, directory: Path) -> None:
 
 
 def main() -> None:
+    # Ended from outside, it still ends the emulator and removes what it made.
+    signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
     with tempfile.TemporaryDirectory(prefix="graceful-tarball-") as temporary:
         directory = Path(temporary)
         collections = directory / "collections"

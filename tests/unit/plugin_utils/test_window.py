@@ -9,7 +9,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 from ansible_collections.graceful.azure.plugins.plugin_utils._checks import WrongSetting
 from ansible_collections.graceful.azure.plugins.plugin_utils._window import Window, common_opening, validate_window
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 NIGHT = {"start": "22:00", "end": "05:00", "timezone": "Europe/Berlin"}
@@ -128,7 +128,9 @@ windows = st.tuples(
 ).filter(lambda drawn: drawn[0] != drawn[1])
 
 
-@settings(max_examples=100, deadline=None, database=None)
+@settings(
+    max_examples=100, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
+)
 @given(
     drawn=st.lists(windows, min_size=1, max_size=3),
     now=st.datetimes(datetime(2026, 1, 1), datetime(2027, 1, 1)),
