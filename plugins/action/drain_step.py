@@ -10,10 +10,11 @@ import typing as t
 from collections.abc import Iterator
 
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure, AnsibleError
+from ansible.playbook.helpers import load_list_of_blocks
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.graceful.azure.plugins.plugin_utils._drain import Drain, OutOfTime
-from ansible_collections.graceful.azure.plugins.plugin_utils._drain_steps import task_file
+from ansible_collections.graceful.azure.plugins.plugin_utils._drain_steps import Unusable, task_file
 from ansible_collections.graceful.azure.plugins.plugin_utils._words import printable
 
 display = Display()
@@ -35,36 +36,48 @@ class ActionModule(ActionBase):
         args = self._task.args
         drain = Drain(TaskHost(self, task_vars or {}), args.get("progress"), bool(self._task.check_mode))
         before = len(args["progress"]["report"]["timeline"]) if args.get("progress") else 0
-        verb = args.get("now")
-        if verb == "begin":
-            folders = args.get("folders") or []
-            drain.begin(
-                args.get("steps"),
-                args.get("event") or {},
-                {key: value for key, value in (args.get("run") or {}).items() if value not in (None, "")},
-                float(args.get("seconds") or 0),
-                undo=bool(args.get("undo")),
-                find=lambda name: task_file(name, folders),
-            )
-        elif verb == "take":
-            drain.take(args["step"], args.get("steps"))
-        elif verb == "doing":
-            drain.doing(args["step"], args.get("result"), args.get("before"), bool(args.get("holds")))
-        elif verb == "proven":
-            drain.proven(args["step"], args.get("result") or {})
-        elif verb == "failed":
-            drain.failed(args["step"], args.get("result") or {})
-        elif verb == "undone":
-            drain.merge_undo(args["result"])
-        else:
-            raise AnsibleActionFail(
-                f"drain_step: now has to be begin, take, doing, proven, failed or undone, not {verb!r}."
-            )
+        happened: dict[str, t.Callable[[], None]] = {
+            "begin": lambda: self._begin(drain, args),
+            "take": lambda: drain.take(args.get("steps")),
+            "doing": lambda: drain.doing(args.get("result"), args.get("before"), bool(args.get("holds"))),
+            "proven": lambda: drain.proven(args.get("result") or {}),
+            "failed": lambda: drain.failed(args.get("result") or {}),
+            "undone": lambda: drain.merge_undo(args.get("result") or {}),
+        }
+        now = args.get("now")
+        if now not in happened:
+            raise AnsibleActionFail(f"drain_step: now has to be one of {', '.join(happened)}, not {now!r}.")
+        happened[now]()
         for mark in drain.report["timeline"][before:]:
             host = (task_vars or {}).get("inventory_hostname", "host")
             display.display(f"[{host}] {mark['what']}: {printable(mark['detail'], 200)}")
-        result.update(drain.progress, changed=verb in ("begin", "take"))
+        result.update(drain.state(), changed=now in ("begin", "take"))
         return result
+
+    def _begin(self, drain: Drain, args: Result) -> None:
+        folders = args.get("folders") or []
+        drain.begin(
+            args.get("steps"),
+            args.get("event") or {},
+            {key: value for key, value in (args.get("run") or {}).items() if value not in (None, "")},
+            float(args.get("seconds") or 0),
+            undo=bool(args.get("undo")),
+            find=lambda name: self._checked_file(task_file(name, folders)),
+        )
+
+    def _checked_file(self, path: str) -> str:
+        """A mistake in an included file ends the whole run, so it has to be found before."""
+        try:
+            tasks = self._loader.load_from_file(path)
+            if not isinstance(tasks, list):
+                raise Unusable("which is not a list of tasks")
+            load_list_of_blocks(tasks, play=self._task.get_play(), loader=self._loader)
+        except AnsibleError as exc:
+            raise Unusable(f"which cannot be read: {exc.message}") from exc
+        except AttributeError:
+            # It imports other files, which cannot be judged from here.
+            pass
+        return path
 
 
 class TaskHost:

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 import typing as t
 from datetime import datetime, timezone
@@ -194,7 +195,7 @@ class Client:
             seconds = float(value) if moment is None else (moment - self.clock.utc_now()).total_seconds()
         except ValueError:
             return None
-        return min(max(seconds, RETRY_AFTER_LEAST), RETRY_AFTER_MOST) if seconds == seconds else None
+        return min(max(seconds, RETRY_AFTER_LEAST), RETRY_AFTER_MOST) if not math.isnan(seconds) else None
 
 
 def _error_body(body: bytes) -> tuple[str, list[str]]:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: drain_step
-short_description: Take one step of a drain, within the time that is left
+short_description: Take the steps of a drain, within the time that is left
 version_added: 0.1.0
 author: graceful.azure contributors (@graceful)
 description:
-  - Takes a step out of the steps that drain a host, or undoes it. It looks, notes in the host's record what is about to
-    be done, does it, verifies it, and notes that.
+  - Takes steps that drain a host, or undoes them. For each it looks, notes in the host's record what is about to be
+    done, does it, verifies it, and notes that.
   - It never fails and never loses the host, also not if the host cannot be reached. RV(report) says how it went.
   - It is what the role P(graceful.azure.drain#role) consists of. Use the role.
 notes:
@@ -23,8 +23,8 @@ options:
   now:
     description:
       - V(begin) checks all steps, claims the event and returns what is to be done.
-      - V(take) does or undoes a step.
-      - V(doing), V(proven) and V(failed) note how far a step is that the playbook's own tasks take.
+      - V(take) does or undoes what comes next, up to a step that tasks have to take.
+      - V(doing), V(proven) and V(failed) note how far a step is that tasks take.
       - V(undone) adds the report of an undoing to that of a drain that failed.
     type: str
     choices: [begin, take, doing, proven, failed, undone]
@@ -53,9 +53,6 @@ options:
     description: Where task files are looked for, for V(begin).
     type: list
     elements: str
-  step:
-    description: The name of the step.
-    type: str
   before:
     description: How it was before the step, for V(doing).
     type: dict
@@ -113,6 +110,14 @@ step:
   description: The step under way.
   returned: always
   type: dict
+next:
+  description: The step that comes next, or that is under way; V(none) if it is over.
+  returned: always
+  type: dict
+own:
+  description: How many of the steps tasks have to take.
+  returned: always
+  type: int
 """
 
 # The work is done in the action plugin of the same name.

@@ -91,19 +91,18 @@ def _work(planned: Mapping, status: Mapping, elsewhere: t.Mapping[str, str]) -> 
             demands = awaited["action"] in DRAINING and not started
             drain = drain or (demands and (awaited["drain"] or begun))
             events.append(dict(own[event_id], action=awaited["action"], demands_drain=demands))
-    leftovers, words = [], []
+    leftovers = []
     if not status.get("failed") and not status.get("unreachable"):
         for event_id, record in recorded.items():
             if event_id not in own and event_id not in elsewhere:
                 leftovers.append({"event": record["event"], "steps": len(record["steps"])})
-    words.extend(record["message"] for record in status.get("records") or [] if record.get("damaged"))
     left = [event["seconds_left"] for event in events if event["seconds_left"] is not None]
     return {
         "events": events,
         "drain": drain,
         "seconds": max(5, (min(left) if left else UNKNOWN_NOTICE) - MARGIN),
         "leftovers": leftovers,
-        "words": words,
+        "words": [record["message"] for record in status.get("records") or [] if record.get("damaged")],
     }
 
 
@@ -272,7 +271,7 @@ def _iso(epoch: float) -> str:
 
 def _event_story(event: Mapping, run: Mapping, told: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     event_id = same_id(event["event_id"])
-    approval = next((one for one in run["approvals"] if same_id(one["event_id"]) == event_id), {})
+    approval: Mapping = next((one for one in run["approvals"] if same_id(one["event_id"]) == event_id), {})
     outcome, hold = _event_outcome(event, run, approval)
     if outcome in ("approved", "started") and all(
         told.get(h, {}).get("result") in ("restored", "gone") for h in event["hosts"]

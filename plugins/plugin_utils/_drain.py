@@ -18,8 +18,10 @@ from datetime import datetime, timezone
 
 from ansible_collections.graceful.azure.plugins.plugin_utils._drain_steps import (
     PHASE,
+    Find,
     Step,
     WrongStep,
+    broken_files,
     checked,
     to_undo,
     with_record,
@@ -88,7 +90,7 @@ class Drain:
         run: t.Mapping[str, t.Any],
         seconds: float,
         undo: bool = False,
-        find: t.Callable[[str], str | None] = lambda name: name,
+        find: Find = lambda name: name,
     ) -> None:
         """Check the steps before anything is touched, claim the event, and see what an earlier run has done."""
         self.progress = {
@@ -105,10 +107,8 @@ class Drain:
         try:
             wanted = _as_defined_now(steps, find) if undo else checked(steps, find)
             record = self._claim(event) if undo or wanted else None
-            self.progress["plan"] = to_undo(record, wanted) if undo else with_record(wanted, record)
-        except WrongStep as exc:
-            self._stop(str(exc))
-        except Trouble as exc:
+            self.progress["plan"] = _with_broken(to_undo(record, wanted), find) if undo else with_record(wanted, record)
+        except (WrongStep, Trouble) as exc:
             self._stop(str(exc))
         except OutOfTime:
             self._stop("The time was over before the event could be claimed.")
@@ -123,21 +123,26 @@ class Drain:
 
     # One step
 
-    def take(self, name: str, steps: t.Any = ()) -> None:
-        """The whole of a step that modules do: look, note, do and verify, note. Or its undoing."""
-        step = self._next(name)
-        if step is None:
-            return
-        secrets = secrets_of(steps, name)
+    def take(self, steps: t.Any = ()) -> None:
+        """All that comes next and that modules do; it ends before a step that tasks do."""
+        while True:
+            step = self._next()
+            if step is None or step["kind"] in DONE_BY_TASKS:
+                return
+            self._take(step, secrets_of(steps, step["name"]))
+
+    def _take(self, step: Step, secrets: t.Mapping[str, t.Any]) -> None:
+        """The whole of a step: look, note, do and verify, note. Or its undoing."""
+        self._start(step)
         try:
             if self.progress["undo"]:
                 self._undo(step, secrets)
             else:
                 self._do(step, secrets)
         except Trouble as exc:
-            self.failed(name, exc.result)
+            self.failed(exc.result)
         except OutOfTime:
-            self.failed(name, {"timedout": True, "msg": "It did not end in time and was left."})
+            self.failed({"timedout": True, "msg": "It did not end in time and was left."})
 
     def _do(self, step: Step, secrets: t.Mapping[str, t.Any]) -> None:
         work = work_of(step, secrets, self)
@@ -161,18 +166,17 @@ class Drain:
     # The same in parts, for steps that tasks do
 
     def doing(
-        self,
-        name: str,
-        look: Result | None = None,
-        before: t.Mapping[str, t.Any] | None = None,
-        holds: bool = False,
+        self, look: Result | None = None, before: t.Mapping[str, t.Any] | None = None, holds: bool = False
     ) -> None:
-        """A step's tasks are about to run, or need not; unless looking has already failed."""
-        step = self._next(name)
+        """The next step's tasks are about to run, or need not; unless looking has already failed."""
+        step = self._next()
         if step is None:
             return
+        self._start(step)
         try:
             _demand_good(look or {})
+            if step.get("broken"):
+                raise Trouble({"msg": step["broken"]})
             if holds and step["recorded"] == "done":
                 self._step_over("done", "it was done before and still holds")
             elif self._check_mode:
@@ -180,30 +184,31 @@ class Drain:
             elif not self.progress["undo"]:
                 self._note_doing(step, before or {})
         except Trouble as exc:
-            self.failed(name, exc.result)
+            self.failed(exc.result)
         except OutOfTime:
-            self.failed(name, {"timedout": True, "msg": "There was no time to note it."})
+            self.failed({"timedout": True, "msg": "There was no time to note it."})
 
-    def proven(self, name: str, result: Result) -> None:
-        """A step's tasks ran, and its probe passed, unless their result says otherwise."""
-        step = self._next(name)
+    def proven(self, result: Result) -> None:
+        """The step's tasks ran, and its probe passed, unless their result says otherwise."""
+        step = self._next()
         if step is None:
             return
         try:
             _demand_good(result)
             self._proven(step, result)
         except Trouble as exc:
-            self.failed(name, exc.result)
+            self.failed(exc.result)
         except OutOfTime:
-            self.failed(name, {"timedout": True, "msg": "There was no time to note that it was done."})
+            self.failed({"timedout": True, "msg": "There was no time to note that it was done."})
 
-    def failed(self, name: str, result: Result) -> None:
+    def failed(self, result: Result) -> None:
         """Nothing more is begun; what is drained stays so."""
-        step = self._next(name)
+        step = self._next()
         if step is None:
             return
-        current = self.progress["step"]
-        late = bool(result.get("timedout") or result.get("late")) or self._clock.monotonic() >= current["until"]
+        current = self._start(step)
+        late = any(each.get("timedout") or each.get("late") for each in [result, *_items(result)])
+        late = late or self._clock.monotonic() >= current["until"]
         message = said(result)
         how = f"{'was late' if late else 'failed'}: {message}"
         doing = "Undoing step" if self.progress["undo"] else "Step"
@@ -288,22 +293,33 @@ class Drain:
 
     # The report
 
-    def _next(self, name: str) -> Step | None:
-        """The step of that name, its clock started; None if nothing is to be begun any more or it is over."""
-        step: Step | None = next((each for each in self.progress["plan"] if each["name"] == name), None)
-        over = [each["name"] for each in self.report["steps"]]
-        if step is None or not self.progress["going"] or printable(name) in over:
-            return None
-        current = self.progress["step"]
-        if current is None or current["name"] != name:
-            now, until = self._clock.monotonic(), self.progress["until"]
+    def state(self) -> Progress:
+        """The progress, with what the tasks need to know of it."""
+        own = sum(step["kind"] in DONE_BY_TASKS for step in self.progress["plan"])
+        return {**self.progress, "next": self._next(), "own": own}
+
+    def _next(self) -> Step | None:
+        plan: list[Step] = self.progress["plan"]
+        over = len(self.report["steps"])
+        return plan[over] if self.progress["going"] and over < len(plan) else None
+
+    def _start(self, step: Step) -> Step:
+        """The step's clock, started unless it runs already."""
+        current: Step | None = self.progress["step"]
+        if current is None:
+            until = self.progress["until"]
             if step["timeout"] is not None:
-                until = min(until, now + float(step["timeout"]))
-            started = iso(self._clock.utc_now())
-            self.progress["step"] = {"name": name, "kind": step["kind"], "started": started, "until": until}
+                until = min(until, self._clock.monotonic() + float(step["timeout"]))
+            current = {
+                "name": step["name"],
+                "kind": step["kind"],
+                "started": iso(self._clock.utc_now()),
+                "until": until,
+            }
+            self.progress["step"] = current
             # If nobody comes back to say more, this is what the report keeps saying.
-            self.report["reason"] = f"Step {quoted(name)} ({step['kind']}) has not ended."
-        return step
+            self.report["reason"] = f"Step {quoted(step['name'])} ({step['kind']}) has not ended."
+        return current
 
     def _step_over(self, status: str, message: str) -> None:
         current = self.progress["step"]
@@ -507,7 +523,12 @@ def _items(result: Result) -> list[Result]:
     return [item for item in items if isinstance(item, t.Mapping)]
 
 
-def _as_defined_now(steps: t.Any, find: t.Callable[[str], str | None]) -> list[Step]:
+def _with_broken(steps: list[Step], find: Find) -> list[Step]:
+    """What can no longer be undone as it was written shall not end more than its own undoing."""
+    return [{**step, "broken": broken_files(step, find)} for step in steps]
+
+
+def _as_defined_now(steps: t.Any, find: Find) -> list[Step]:
     """What was done has to be undone, also if somebody has since written something that is wrong."""
     try:
         return checked(steps, find)

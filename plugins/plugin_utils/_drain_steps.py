@@ -30,6 +30,14 @@ class WrongStep(Exception):
     """A step that cannot be carried out as it is written."""
 
 
+class Unusable(Exception):
+    """Why a task file cannot be used."""
+
+
+# Gives the full path of a task file, or raises Unusable.
+Find = t.Callable[[str], str]
+
+
 def _is_list(value: t.Any) -> bool:
     return isinstance(value, t.Sequence) and not isinstance(value, (str, bytes))
 
@@ -178,8 +186,8 @@ KINDS: t.Mapping[str, Kind] = {
 COMMON = {"timeout": NUMBER}
 
 
-def checked(steps: t.Any, find: t.Callable[[str], str | None] = lambda name: name) -> list[Step]:
-    """The user's steps, each proven to be one that can be carried out. `find` gives a task file's full path or None."""
+def checked(steps: t.Any, find: Find = lambda name: name) -> list[Step]:
+    """The user's steps, each proven to be one that can be carried out."""
     if not _is_list(steps):
         raise WrongStep(f"The drain steps have to be a list, not {_type(steps)}.")
     result: list[Step] = []
@@ -191,7 +199,7 @@ def checked(steps: t.Any, find: t.Callable[[str], str | None] = lambda name: nam
     return result
 
 
-def _checked_step(number: int, given: t.Any, find: t.Callable[[str], str | None]) -> Step:
+def _checked_step(number: int, given: t.Any, find: Find) -> Step:
     if not isinstance(given, t.Mapping):
         raise WrongStep(f"Drain step {number} has to be a dictionary with a name and a kind, not {_type(given)}.")
     if not _is_text(given.get("name")):
@@ -228,18 +236,32 @@ def _checked_step(number: int, given: t.Any, find: t.Callable[[str], str | None]
     }
 
 
-def _with_files_found(where: str, options: Step, find: t.Callable[[str], str | None]) -> Step:
+def _with_files_found(where: str, options: Step, find: Find) -> Step:
     found = dict(options)
-    for key in TASK_FILES:
-        value = options.get(key)
-        if isinstance(value, str) and TASK_FILE.search(value):
-            path = find(value)
-            if path is None:
-                raise WrongStep(
-                    f"{where}: the file {quoted(value, 200)} of {key} is not a list of tasks that can be read."
-                )
-            found[key] = path
+    for key, name in _files_of(options):
+        try:
+            found[key] = find(name)
+        except Unusable as exc:
+            raise WrongStep(f"{where}: {key} is {quoted(name, 200)}, {exc}.") from exc
     return found
+
+
+def _files_of(options: t.Mapping[str, t.Any]) -> list[tuple[str, str]]:
+    values = [(key, options.get(key)) for key in TASK_FILES]
+    return [(key, value) for key, value in values if isinstance(value, str) and TASK_FILE.search(value)]
+
+
+def broken_files(step: Step, find: Find) -> str:
+    """Words, if a task file that a record names cannot be used any more."""
+    if step["kind"] != "tasks":
+        return ""
+    for key, name in _files_of(step["options"]):
+        if key in ("undo", "undo_probe"):
+            try:
+                find(name)
+            except Unusable as exc:
+                return f"{key} is {quoted(name, 200)}, {exc}. Undo it by hand, or define the step again."
+    return ""
 
 
 def _type(value: t.Any) -> str:
@@ -294,7 +316,10 @@ def _remembering(step: Step, entry: Record | None) -> Step:
     return {**step, "recorded": entry["status"], "before": entry["data"].get("before")}
 
 
-def task_file(name: str, folders: t.Sequence[str | None]) -> str | None:
+def task_file(name: str, folders: t.Sequence[str | None]) -> str:
     """The first file of that name in the folders, as a full path."""
     paths = [name] if os.path.isabs(name) else [os.path.join(folder, name) for folder in folders if folder]
-    return next((os.path.abspath(path) for path in paths if os.path.isfile(path)), None)
+    for path in paths:
+        if os.path.isfile(path):
+            return os.path.abspath(path)
+    raise Unusable("which is not there")

@@ -281,7 +281,8 @@ def _notice(event: report.Event) -> str:
 def _approval(event: report.Event) -> str:
     if event.approved is None:
         return ""
-    words = _time(event.approved, clock(event.approved))
+    same_day = event.noticed is not None and day(event.noticed) == day(event.approved)
+    words = _time(event.approved, clock(event.approved) if same_day else when(event.approved))
     if event.not_before is not None:
         gap = event.not_before - event.approved
         words += f", {lasting(gap)} {'before' if gap >= 0 else 'after'} NotBefore"
@@ -471,8 +472,8 @@ def _outside(story: Story, scale: Scale) -> str:
     words = [
         word
         for word, outside in (
-            ("at its left edge is earlier", any(time < scale.first for time in story.times)),
-            ("at its right edge is later", any(time > scale.last for time in story.times)),
+            ("at the left edge is earlier", any(time < scale.first for time in story.times)),
+            ("at the right edge is later", any(time > scale.last for time in story.times)),
         )
         if outside
     ]
@@ -589,7 +590,7 @@ def _pixels(percent: float) -> float:
 
 def _bar_label(words: str, start: float, end: float | None, left: float, right: float) -> str:
     """The longest label that fits into the bar."""
-    labels = (words,) if end is None else (f"{words} {lasting(end - start)}", words, lasting(end - start))
+    labels = (words,) if end is None else (f"{words} {lasting(end - start)}", lasting(end - start))
     return next((label for label in labels if _pixels(right - left) >= len(label) * LETTER + 22), "")
 
 

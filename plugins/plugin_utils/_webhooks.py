@@ -20,7 +20,7 @@ REASONS = (
     (r"certificate|ssl|tls", "its certificate or TLS was not accepted"),
     (r"unreachable|no route", "there is no way to it in the network"),
     (r"reset|aborted|closed|without response|remote end", "it closed the connection"),
-    (r"unknown url type|invalid url|nonnumeric port|invalid literal|control characters|no host given", "its URL is not valid"),
+    (r"url type|invalid url|invalid literal|nonnumeric port|control characters|no host given", "its URL is not valid"),
 )
 
 

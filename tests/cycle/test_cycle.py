@@ -135,9 +135,12 @@ def test_the_event_goes_its_own_way_while_the_hosts_drain(fleet: Fleet, command:
 
 def test_the_next_leader_approves_when_the_first_dies_after_all_are_ready(fleet: Fleet) -> None:
     fleet.announce("web1", "web2")
-    ready = lambda: all(fleet.phase(host) == "wait" for host in ("web1", "web2"))  # noqa: E731
+
+    def all_ready() -> bool:
+        return all(fleet.phase(host) == "wait" for host in ("web1", "web2"))
+
     with (
-        fleet.once(ready, lambda: fleet.drop("web1")),
+        fleet.once(all_ready, lambda: fleet.drop("web1")),
         fleet.once(lambda: bool(fleet.happened("completed")), lambda: fleet.come_back("web1")),
     ):
         run = fleet.run()

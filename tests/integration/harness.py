@@ -13,7 +13,6 @@ import os
 import re
 import shutil
 import socketserver
-import statistics
 import subprocess
 import sys
 import threading
@@ -103,7 +102,6 @@ def is_number(value: t.Any) -> bool:
 class Outcome:
     status: str
     seconds: float
-    usual_seconds: float
     result: Json
     requests: list[Json]
     happenings: list[Json]
@@ -350,7 +348,6 @@ class Stage:
         return Outcome(
             found[0]["status"],
             found[0]["seconds"],
-            statistics.median(line["seconds"] for line in play.records),
             found[0]["result"],
             [line for line in journal if line["kind"] == "request" and line["vm"] == case.name],
             [line for line in journal if line["kind"] == "event" and line["EventId"] in ids],
@@ -425,8 +422,10 @@ def judge(case: Case, outcome: Outcome) -> None:
         assert word in result["msg"], told
     if case.words:
         assert not UNPRINTABLE.search(result["msg"]), told
-        # With much to spare, more so on a busy machine.
-        assert outcome.seconds < case.seconds_asked + 20 + 4 * outcome.usual_seconds
+        # Starting the task may take long on a busy machine; what the module counts itself does not include that.
+        assert outcome.seconds < case.seconds_asked + 120
+        counted = re.search(r"Tried \d+ times? in (\d+\.\d) s", result["msg"])
+        assert not counted or float(counted[1]) < case.seconds_asked + 5, told
     warnings = result.get("warnings", [])
     assert len(warnings) == len(case.warns), warnings
     for word in case.warns:

@@ -40,7 +40,7 @@ SERVICE_CASES = [
     broken("reset_retried", {"kind": "reset"}, "broke off the connection", "Tried 2 times", retries=1, polls=2),
     broken("not_found", {"kind": "404"}, "404", "check endpoint", retries=3),
     broken("bad_request", {"kind": "400"}, "400", "api_version", "endpoint", retries=3),
-    broken("gone_for_good", {"kind": "410"}, "410", "Tried", retries=1, read_timeout=5, polls=None),
+    broken("gone_for_good", {"kind": "410"}, "410", "Tried", retries=1, polls=None),
     broken("too_many", {"kind": "429", "retry_after": 1}, "429", "Tried 2 times", retries=1, polls=2),
     broken("server_error", {"kind": "500"}, "500", "Tried 1 time in"),
     broken("unavailable", {"kind": "503"}, "503", "Tried 3 times", retries=2, polls=3),

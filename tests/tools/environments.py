@@ -91,7 +91,8 @@ def probe(candidate: str) -> Interpreter | None:
         path, version, makes_environments = json.loads(done.stdout)
     except (OSError, ValueError, subprocess.SubprocessError):
         return None
-    return Interpreter(path, tuple(version), makes_environments)
+    # One interpreter has many names; the stamp must not depend on the one it was called by.
+    return Interpreter(os.path.realpath(path), tuple(version), makes_environments)
 
 
 def find_interpreters() -> list[Interpreter]:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import typing as t
 
 import pytest
-
 from ansible_collections.graceful.azure.plugins.plugin_utils._readiness import readiness
 
 GOOD: dict[str, t.Any] = {"endpoint": "http://127.0.0.1", "vm_name": "web_0", "clock_offset": -0.4, "events": [{}]}

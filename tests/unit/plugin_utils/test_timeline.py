@@ -388,12 +388,17 @@ def test_each_host_has_one_lane_in_order() -> None:
 
 
 def test_an_event_has_only_its_own_hosts_and_moments() -> None:
-    hosts = {"web-0": host((0, "noticed")), "db-0": host((9, "down"), event_id=OTHER_ID.lower())}
+    both = host((1, "down"), (2, "back"), (3, "restored"))
+    both["events"] = [EVENT_ID, OTHER_ID]
+    for moment, event_id in zip(both["timeline"], (EVENT_ID, OTHER_ID.lower(), None), strict=True):
+        moment["event_id"] = event_id
+    hosts = {"web-0": host((0, "noticed")), "db-0": both}
     page = parsed(report(hosts, [event(hosts=["web-0"]), event(event_id=OTHER_ID, hosts=[])]))
-    first, second = page.all("section")
-    assert [lane.all("b")[0].text for lane in lanes(first)] == ["web-0"]
-    assert [lane.all("b")[0].text for lane in lanes(second)] == ["db-0"]
-    assert [what for what, _x, _y in marks(lanes(second)[0])] == ["down"]
+    told = [
+        {lane.all("b")[0].text: [what for what, _x, _y in marks(lane)] for lane in lanes(card)}
+        for card in page.all("section")
+    ]
+    assert told == [{"web-0": ["noticed"], "db-0": ["down", "restored"]}, {"db-0": ["back", "restored"]}]
 
 
 def test_marks_stand_where_their_time_is() -> None:
@@ -456,8 +461,12 @@ def test_the_thin_line_tells_how_long_a_host_was_out_of_service(
     assert ("not back in service" in rail.text) == (end is None)
 
 
-def test_no_mark_hides_another() -> None:
-    for lane in lanes(parsed(fleet(60))):
+CROWDED = ((0, "noticed"), (1, "drained"), (2, "checkpointed"), (3, "approved"), (4, "down"), (140, "back"))
+
+
+@pytest.mark.parametrize("data", [fleet(60), report({"web-0": host(*CROWDED)})], ids=["fleet", "crowded"])
+def test_no_mark_hides_another(data: Data) -> None:
+    for lane in lanes(parsed(data)):
         placed = marks(lane)
         for index, (_what, x, y) in enumerate(placed):
             for _other, other_x, other_y in placed[index + 1 :]:
@@ -481,17 +490,25 @@ def test_the_approval_is_a_line_through_all_lanes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("second", "line", "arrow"),
-    [(75, 50.0, None), (200, 94.0, None), (900, None, "#to-right"), (1e6, None, "#to-right"), (-1e6, None, "#to-left")],
+    ("second", "line", "arrow", "label"),
+    [
+        (75, 50.0, None, "NotBefore 18:01:15"),
+        (200, 94.0, None, "NotBefore 18:03:20"),
+        (900, None, "#to-right", "NotBefore 18:15:00, 12 min 30 s after this picture"),
+        (86400 * 9, None, "#to-right", "NotBefore 28 Sep 2026 18:00:00, 8 d 23 h after this picture"),
+        (-900, None, "#to-left", "NotBefore 17:45:00, 15 min before this picture"),
+    ],
 )
-def test_not_before_is_a_line_or_an_arrow_at_the_edge(second: float, line: float | None, arrow: str | None) -> None:
+def test_not_before_is_a_line_or_an_arrow_at_the_edge(
+    second: float, line: float | None, arrow: str | None, label: str
+) -> None:
     page = parsed(report(events=[event(not_before=iso(second))]))
     arrows = [
         use.attributes["href"] for use in page.all("use", class_="not-before") if "#to-" in use.attributes["href"]
     ]
     assert vertical(page, "not-before") == ([] if line is None else [line])
     assert arrows == ([] if arrow is None else [arrow])
-    assert any(label.text.startswith("NotBefore") for label in page.all("text", class_="not-before"))
+    assert [text.text for text in page.all("text", class_="not-before")] == [label]
 
 
 def test_a_wrong_clock_does_not_squeeze_the_picture() -> None:
@@ -499,7 +516,7 @@ def test_a_wrong_clock_does_not_squeeze_the_picture() -> None:
     first, second = lanes(page)
     assert marks(first) == marks(only_lane(*LIFE))
     assert [x for _what, x, _y in marks(second)] == [2.0, pytest.approx(35.33, abs=0.01), 98.0]
-    assert "What stands at its left edge is earlier and at its right edge is later" in page.text
+    assert "What stands at the left edge is earlier and at the right edge is later" in page.text
 
 
 def test_days_of_waiting_do_not_squeeze_what_was_done() -> None:

@@ -10,7 +10,6 @@ import signal
 from pathlib import Path
 
 import pytest
-
 from ansible_collections.graceful.azure.plugins.module_utils._archive import checksum_of, restore, save
 from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
 
@@ -94,7 +93,9 @@ def test_a_full_disk_leaves_the_earlier_archive_alone(scratch: Path, tmp_path: P
 
 
 @pytest.mark.parametrize(("paths", "word"), [(["none"], "is not there"), (["."], "lies inside")])
-def test_what_cannot_be_saved_is_refused_before_anything_is_written(tmp_path: Path, paths: list[str], word: str) -> None:
+def test_what_cannot_be_saved_is_refused_before_anything_is_written(
+    tmp_path: Path, paths: list[str], word: str
+) -> None:
     target = tmp_path / "safe" / "a.tar.gz"
     with pytest.raises(EventsError, match=word):
         save([str(tmp_path / path) for path in paths], str(target))
