@@ -71,7 +71,7 @@ class TestHeld:
     def test_by_a_drain_that_hangs(self, fleet: Fleet) -> None:
         fleet.variables["web2"]["misbehaviour"] = "hang"
         steps = fleet._defaults()["graceful_drain_steps"]
-        fleet.common["graceful_drain_steps"] = [{**steps[0], "timeout": 4}]
+        fleet.common["graceful_drain_steps"] = [{**steps[0], "timeout": 30}]
         self.held(fleet, reason="web2 is not ready")
         fleet.check_all_back()
 
