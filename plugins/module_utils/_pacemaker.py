@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import subprocess
 import typing as t
-import xml.etree.ElementTree as ElementTree
+from xml.etree import ElementTree
 
 from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
 from ansible_collections.graceful.azure.plugins.module_utils._patience import Patience, Proof

@@ -111,10 +111,11 @@ _PARTS: dict[str, Check] = {
 
 def _flaw(record: t.Any, name: str) -> str | None:
     """What keeps this JSON from being the record that a file of this name holds, in words."""
-    if not isinstance(record, dict) or type(record.get("version")) is not int:
+    version = record.get("version") if isinstance(record, dict) else None
+    if not isinstance(version, int) or isinstance(version, bool):
         return "it is JSON, but not a record of this collection"
-    if record["version"] != VERSION:
-        return f"it is of version {record['version']}, and this collection knows version {VERSION} only"
+    if version != VERSION:
+        return f"it is of version {version}, and this collection knows version {VERSION} only"
     wrong = [part for part, ok in _PARTS.items() if part not in record or not ok(record[part])]
     if wrong:
         return f"{', '.join(wrong)} missing or of the wrong form"

@@ -51,7 +51,7 @@ class Shortage(t.NamedTuple):
             return f"group {group} has only {self.size}, so {self.required} available hosts can never be kept"
         return (
             f"group {group} would have {self.available - self.leaving} of {self.size} hosts available,"
-            f" {self.required} are required"
+            f" {self.required} {'is' if self.required == 1 else 'are'} required"
         )
 
 

@@ -95,7 +95,7 @@ def _is_sentinel(value: t.Any) -> bool:
 
 def _is_condition(value: t.Any) -> bool:
     """A task file, one condition, or several."""
-    return _is_text(value) or isinstance(value, bool) or _list_of(lambda each: _is_text(each))(value)
+    return _is_text(value) or isinstance(value, bool) or _list_of(_is_text)(value)
 
 
 class Value(t.NamedTuple):

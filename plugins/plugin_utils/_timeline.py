@@ -573,7 +573,7 @@ def _lane(host: report.Host, scale: Scale, until: float) -> str:
     height = 34 + LEVEL_HEIGHT * (levels - 1)
     y = height - 17
     parts = [_rail(span, scale, y) for span in report.out_of_service(host, until)]
-    parts += [_bar(bar.kind, bar.kind, bar.start, None if bar.is_open else bar.end, scale, y) for bar in bars]
+    parts += [_bar(span.kind, span.kind, span.start, None if span.is_open else span.end, scale, y) for span in bars]
     parts += [_mark(moment, at, scale, y, level) for at, moment, level in placed]
     look = RESULT_LOOKS.get(host.result, "wait")
     name = shown(short_name(host.name))
@@ -639,9 +639,9 @@ def _placed(
 ) -> tuple[list[tuple[float, report.Moment, int]], int]:
     """Each mark with its level: marks at nearly the same time stand above each other, and none hides a bar's words."""
     taken = []
-    for bar in bars:
-        left, right = scale.at(bar.start), scale.at(bar.end)
-        words = _bar_label(bar.kind, bar.start, None if bar.is_open else bar.end, left, right)
+    for span in bars:
+        left, right = scale.at(span.start), scale.at(span.end)
+        words = _bar_label(span.kind, span.start, None if span.is_open else span.end, left, right)
         if words:
             taken.append((_pixels(left) + 4, _pixels(left) + 14 + len(words) * LETTER))
     placed = []

@@ -55,7 +55,7 @@ OUTCOME_CASES = [
     waiting("started_later", "started", "started", Step("start", polls=2), events=[{}]),
     waiting("started_at_not_before", "started", "started", Step("publish", {"notice": 2})),
     waiting("completed", "gone", "completed", Step("start"), Step("complete"), events=[{}]),
-    waiting("completed_by_itself", "gone", "completed", Step("start"), events=[{"started_for": 2}]),
+    waiting("completed_by_itself", "gone", "completed", Step("start"), events=[{"started_for": 12}]),
     waiting("completed_started_at_first", "gone", "completed", Step("complete", polls=2), events=[STARTED]),
     waiting("cancelled", "gone", "cancelled", Step("cancel", polls=3), events=[{}]),
     waiting(

@@ -28,6 +28,7 @@ from hypothesis import strategies as st
 thoroughly = settings(
     max_examples=100, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
 )
+most_thoroughly = settings(thoroughly, max_examples=300)
 
 Observations = dict[str, dict[str, t.Any]]
 HOSTS = [f"web{number}" for number in range(6)]
@@ -110,7 +111,7 @@ def observe(number: int, events: list[dict[str, t.Any]], accident: str | None) -
 @st.composite
 def calm_worlds(draw: st.DrawFn) -> World:
     """A scope whose hosts agree about at least one event that can be approved, beside others."""
-    names = draw(st.lists(st.sampled_from(NAMES[:7]), min_size=1, max_size=4, unique=True))
+    names = draw(st.lists(st.sampled_from([*NAMES[:3], NAMES[6]]), min_size=1, max_size=3, unique=True))
     events = [event("E1", *names), *draw(st.lists(announced, max_size=2))]
     events = list({one["event_id"]: one for one in reversed(events)}.values())
     observations = {name: observe(number, events, None) for number, name in enumerate(HOSTS)}
@@ -140,7 +141,7 @@ def nearly_calm_worlds(draw: st.DrawFn) -> World:
     """A calm world in which one thing went wrong, or two."""
     world = draw(calm_worlds())
     observations = copy.deepcopy(world.observations)
-    for name, kind in draw(st.dictionaries(st.sampled_from(HOSTS), st.sampled_from(KINDS), max_size=1)).items():
+    for name, kind in draw(st.dictionaries(st.sampled_from(HOSTS[:3]), st.sampled_from(KINDS), max_size=1)).items():
         if kind == "is missing":
             del observations[name]
         else:
@@ -174,7 +175,7 @@ def busy_worlds(draw: st.DrawFn) -> World:
 any_world = worlds() | calm_worlds() | nearly_calm_worlds() | busy_worlds()
 NOT_READY = [False, None, 1, "True", "missing"]
 doubts = st.dictionaries(
-    st.tuples(st.sampled_from(HOSTS), st.sampled_from(IDS)), st.sampled_from(NOT_READY), max_size=2
+    st.tuples(st.sampled_from(HOSTS[:3]), st.sampled_from(["E1", "E1", "E2"])), st.sampled_from(NOT_READY), max_size=2
 )
 
 
@@ -203,7 +204,7 @@ def event_ids(observation: dict[str, t.Any]) -> list[str]:
     return [same_id(one["event_id"]) for one in observation["events"] or []]
 
 
-@thoroughly
+@most_thoroughly
 @given(reported())
 def test_nothing_is_approved_unless_every_affected_host_is_ready(drawn: tuple[World, dict[str, t.Any]]) -> None:
     world, reports = drawn
@@ -228,7 +229,7 @@ def test_nothing_is_approved_unless_every_affected_host_is_ready(drawn: tuple[Wo
             assert seen["vm_name"] in [world.observations[other]["vm_name"] for other in approval["hosts"]]
 
 
-@thoroughly
+@most_thoroughly
 @given(worlds() | nearly_calm_worlds())
 def test_unknown_names_are_never_approved_unless_every_affected_host_says_so(world: World) -> None:
     made = world.plan()

@@ -596,7 +596,7 @@ def test_the_picture_has_a_name_for_screen_readers() -> None:
 
 def palettes() -> dict[str, dict[str, str]]:
     """The colours of the style sheet, which begins with those for light and for dark screens."""
-    blocks = style.CSS.split("* {")[0].split("@media")
+    blocks = style.CSS.split("* {", maxsplit=1)[0].split("@media")
     light, dark = (dict(re.findall(r"--([\w-]+): (#[0-9a-f]+)", block)) for block in blocks)
     return {"light": light, "dark": {**light, **dark}}
 
@@ -620,7 +620,7 @@ def luminance(colour: str) -> float:
         ("ink", "calm-soft"),
         ("ink", "wait-soft"),
         *((look, f"{look}-soft") for look in ("good", "wait", "bad", "calm")),
-        *((f"on-{bar}", bar) for bar in ("draining", "down", "restoring", "scheduled", "started")),
+        *((f"on-{kind}", kind) for kind in ("draining", "down", "restoring", "scheduled", "started")),
     ],
 )
 def test_text_has_enough_contrast(mode: str, front: str, back: str) -> None:
