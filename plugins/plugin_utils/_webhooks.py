@@ -55,7 +55,7 @@ def _where(result: t.Mapping[str, t.Any]) -> str:
         address = urlsplit(str(webhook.get("url", "")))
         host = address.hostname or ""
         # A port that is none is the sign of a malformed address, whose host could be a part of a password.
-        dummy = address.port
+        str(address.port)
     except ValueError:
         return ""
     return f" ({host})" if re.fullmatch(r"[a-z0-9.:-]{1,253}", host) else ""

@@ -146,7 +146,7 @@ class HealthHandler(http.server.BaseHTTPRequestHandler):
         self._answer(503 if (self.server.folder / host / "out").exists() else 200)
 
     def do_POST(self) -> None:
-        dummy, host, way = self.path.split("/")
+        host, way = self.path.split("/")[1:]
         file = self.server.folder / host / "out"
         file.touch() if way == "out" else file.unlink()
         self._answer(204)
