@@ -59,6 +59,10 @@ unit: versions copy ## Unit tests, with each ansible-core (the emulator knows no
 integration: versions copy ## Integration tests against the emulator, with each ansible-core
 	@$(call each,lowest main newest,cd $(COPY) && $(RUN) "$$name" pytest tests/integration $(ARGS))
 
+.PHONY: cycle
+cycle: main copy ## The maintenance cycle end to end, under faults and with the controller killed
+	@cd $(COPY) && $(RUN) main pytest tests/cycle $(ARGS)
+
 .PHONY: sanity
 sanity: versions copy ## ansible-test sanity, with no exceptions
 	@$(call each,main newest,$(RUN) "$$name" python $(TOOLS)/sanity.py $(ARGS))
@@ -70,6 +74,7 @@ tarball: main copy ## Build the tarball, install it elsewhere and run the module
 .PHONY: bench
 bench: main copy ## Measure; prints ratios
 	@$(RUN) main python benchmarks/run.py $(ARGS)
+	@$(RUN) main python benchmarks/plan.py
 
 .PHONY: format
 format: main ## Format the Python code
