@@ -62,6 +62,7 @@ class ActionModule(ActionBase):
             {key: value for key, value in (args.get("run") or {}).items() if value not in (None, "")},
             float(args.get("seconds") or 0),
             undo=bool(args.get("undo")),
+            kinds=args.get("kinds") or (),
             find=lambda name: self._checked_file(task_file(name, folders)),
         )
 

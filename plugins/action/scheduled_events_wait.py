@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 import typing as t
 from datetime import datetime, timezone
@@ -34,16 +35,19 @@ class ActionModule(ActionBase):
         try:
             timeout = float(self._task.args.get("timeout", 900))
             seen = dict(self._task.args.get("seen") or {})
+            waited = float(seen.get("elapsed") or 0)
+            if not math.isfinite(timeout + waited):
+                raise ValueError(timeout)
         except (TypeError, ValueError):
             # The module itself says best what is wrong with its options.
             return dict(result, **self._execute_module(module_name=MODULE, task_vars=variables))
-        result.update(self._wait(timeout, seen, variables))
+        result.update(self._wait(timeout, seen, waited, variables))
         self._remove_tmp_path(self._connection._shell.tmpdir)
         return result
 
-    def _wait(self, timeout: float, seen: Result, variables: Result) -> Result:
+    def _wait(self, timeout: float, seen: Result, waited: float, variables: Result) -> Result:
         host = variables.get("inventory_hostname", "host")
-        begin = time.monotonic() - float(seen.get("elapsed") or 0)
+        begin = time.monotonic() - waited
         last_events: list[Result] = []
         silent_since: float | None = None
         interruptions: list[Result] = []
@@ -60,6 +64,8 @@ class ActionModule(ActionBase):
                 seen = slice_result["seen"]
                 if not seen.get("continues"):
                     return slice_result
+                # The module does not know of the time between its slices.
+                seen["elapsed"] = elapsed
                 display.display(f"[{host}] {progress(slice_result['events'], elapsed, timeout)}")
                 continue
 

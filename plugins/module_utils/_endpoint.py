@@ -53,7 +53,7 @@ def checked(endpoint: str) -> str:
     if not parts.hostname or not re.fullmatch(r"[A-Za-z0-9._:%-]+", parts.hostname):
         raise WrongOption(f"endpoint {endpoint!r} names no host. {shape}")
     if parts.username is not None or parts.password is not None:
-        raise WrongOption(f"endpoint {endpoint!r} carries a user name or password. {shape}")
+        raise WrongOption(f"endpoint carries a user name or password, which nobody asks for. {shape}")
     if parts.path not in ("", "/") or parts.query or parts.fragment:
         raise WrongOption(f"endpoint {endpoint!r} has more than a host. {shape}")
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname

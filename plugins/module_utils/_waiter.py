@@ -90,6 +90,10 @@ CONDITIONS: dict[str, Condition] = {
 }
 
 
+# Conditions that compare with the first read: it must reach the controller before the host can go down.
+FIRST_READ_COUNTS = ("gone", "changed")
+
+
 class Outcome(t.NamedTuple):
     outcome: str
     events: list[Event]
@@ -140,7 +144,7 @@ def wait(
     matches: list[Event] = []
     while True:
         poll_begin = clock.monotonic()
-        started_before = seen.started
+        before = (seen.answered and until in FIRST_READ_COUNTS, seen.started)
         failure: PassingFailure | None = None
         outcome = None
         seen.polls += 1
@@ -162,7 +166,7 @@ def wait(
         if outcome is None and left <= 0:
             outcome = "timed_out" if failure is None else "unreachable"
         slice_over = seen.slice is not None and (
-            now - slice_begin >= seen.slice or (seen.started and not started_before)
+            now - slice_begin >= seen.slice or (seen.answered and until in FIRST_READ_COUNTS, seen.started) != before
         )
         if outcome is not None or slice_over:
             return Outcome(outcome or "timed_out", matches, seen.as_option(outcome is None), failure)

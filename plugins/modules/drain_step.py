@@ -49,6 +49,10 @@ options:
     description: Whether to undo what the record says was done, for V(begin).
     type: bool
     default: false
+  kinds:
+    description: Undo only steps of these kinds, for V(begin). By default those of all kinds.
+    type: list
+    elements: str
   folders:
     description: Where task files are looked for, for V(begin).
     type: list

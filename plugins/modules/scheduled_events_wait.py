@@ -55,8 +55,8 @@ options:
   seen:
     description:
       - What an earlier wait returned as RV(seen), to go on where it ended. The task uses it between its slices.
-      - Its key C(slice) makes the module come back, with V(timed_out) and C(continues) set, after that many seconds or
-        when a matching event was first seen Started, so that nothing is lost when the host goes down.
+      - Its key C(slice) makes the module come back, with V(timed_out) and C(continues) set, after that many seconds,
+        after the first read that O(until) compares with, or when a matching event was first seen Started, so that nothing is lost when the host goes down.
     type: dict
 attributes:
   check_mode:
@@ -206,13 +206,14 @@ from ansible_collections.graceful.azure.plugins.module_utils._waiter import COND
 
 # Only the first answer of a VM takes long; later, a stalled read must not hide a 30-second notice.
 SETTLED_READ_TIMEOUT = 10.0
+LONGEST_WAIT = 30 * 24 * 3600
 
 
 def await_events(module: AnsibleModule, service: Service) -> dict[str, t.Any]:
     params = module.params
-    if params["timeout"] < 0:
-        raise WrongOption(f"timeout is {params['timeout']:g}; give seconds from 0 (read once) on.")
-    if params["poll_interval"] <= 0:
+    if not 0 <= params["timeout"] <= LONGEST_WAIT:
+        raise WrongOption(f"timeout is {params['timeout']:g}; give seconds from 0 (read once) to {LONGEST_WAIT}.")
+    if not 0 < params["poll_interval"] <= LONGEST_WAIT:
         raise WrongOption(f"poll_interval is {params['poll_interval']:g}; give seconds greater than 0.")
     seen = Seen.from_option(params["seen"])
     filters = filters_of(params)

@@ -90,6 +90,7 @@ class Drain:
         run: t.Mapping[str, t.Any],
         seconds: float,
         undo: bool = False,
+        kinds: t.Collection[str] = (),
         find: Find = lambda name: name,
     ) -> None:
         """Check the steps before anything is touched, claim the event, and see what an earlier run has done."""
@@ -107,7 +108,8 @@ class Drain:
         try:
             wanted = _as_defined_now(steps, find) if undo else checked(steps, find)
             record = self._claim(event) if undo or wanted else None
-            self.progress["plan"] = _with_broken(to_undo(record, wanted), find) if undo else with_record(wanted, record)
+            plan = _with_broken(to_undo(record, wanted), find) if undo else with_record(wanted, record)
+            self.progress["plan"] = [step for step in plan if not (undo and kinds) or step["kind"] in kinds]
         except (WrongStep, Trouble) as exc:
             self._stop(str(exc))
         except OutOfTime:

@@ -94,17 +94,24 @@ def test_timeout_zero_reads_once() -> None:
 
 class TestSlices:
     def test_a_slice_ends_early_and_the_next_goes_on_where_it_ended(self) -> None:
-        seen = Seen.from_option({"slice": 3})
-        first, _clock = run("gone", [event("A"), event("B")], timeout=100, seen=seen)
+        first, _clock = run("started", NOTHING, timeout=100, seen=Seen.from_option({"slice": 3}))
         assert first.continues
         assert (first.seen["polls"], first.seen["elapsed"]) == (4, 3.0)
-        second, _clock = run("gone", [event("B")], NOTHING, timeout=100, seen=Seen.from_option(first.seen))
-        assert (second.outcome, second.continues, second.seen["polls"]) == ("cancelled", False, 6)
+        second, _clock = run("started", NOTHING, STARTED, timeout=100, seen=Seen.from_option(first.seen))
+        assert (second.outcome, second.continues, second.seen["polls"]) == ("started", False, 6)
+
+    @pytest.mark.parametrize("until", ["gone", "changed"])
+    def test_a_first_read_that_counts_ends_the_slice_so_that_a_reboot_cannot_lose_it(self, until: str) -> None:
+        first, _clock = run(until, SCHEDULED, timeout=100, seen=Seen.from_option({"slice": 30}))
+        assert (first.continues, first.seen["polls"]) == (True, 1)
+        second, _clock = run(until, NOTHING, timeout=100, seen=Seen.from_option(first.seen))
+        assert second.outcome == ("cancelled" if until == "gone" else "changed")
 
     def test_a_start_ends_the_slice_so_that_a_reboot_cannot_lose_it(self) -> None:
-        first, _clock = run("gone", SCHEDULED, STARTED, timeout=100, seen=Seen.from_option({"slice": 30}))
+        known = run("gone", SCHEDULED, timeout=100, seen=Seen.from_option({"slice": 30}))[0]
+        first, _clock = run("gone", SCHEDULED, STARTED, timeout=100, seen=Seen.from_option(known.seen))
         assert first.continues
-        assert first.seen["polls"] == 2
+        assert first.seen["polls"] == 3
         second, _clock = run("gone", NOTHING, timeout=100, seen=Seen.from_option(first.seen))
         assert second.outcome == "completed"
 
