@@ -56,7 +56,8 @@ options:
     description:
       - What an earlier wait returned as RV(seen), to go on where it ended. The task uses it between its slices.
       - Its key C(slice) makes the module come back, with V(timed_out) and C(continues) set, after that many seconds,
-        after the first read that O(until) compares with, or when a matching event was first seen Started, so that nothing is lost when the host goes down.
+        after the first read that O(until) compares with, or when a matching event was first seen Started, so that
+        nothing is lost when the host goes down.
     type: dict
 attributes:
   check_mode:

@@ -21,6 +21,7 @@ from ansible_collections.graceful.azure.tests.services.conftest import (
     unpacked,
     wait_for,
 )
+from ansible_collections.graceful.azure.tests.services.role import judge, play
 
 CONFIGURATION = """
 global
@@ -128,3 +129,38 @@ def test_the_socket_may_be_a_tcp_one(balancer: Balancer) -> None:
 def test_what_cannot_be_is_said(balancer: Balancer, server: str, socket_name: str, words: str) -> None:
     with pytest.raises(EventsError, match=words):
         balancer.server(server, address=str(balancer.folder / socket_name)).bring("drain")
+
+
+def test_the_role_takes_the_host_out_of_every_balancer_and_puts_it_back_where_it_was_in(
+    balancer: Balancer, tmp_path: Path
+) -> None:
+    balancer.server("web2").bring("maint")
+    unix, tcp = str(balancer.folder / "admin.sock"), f"127.0.0.1:{balancer.admin}"
+    sockets = [{"host": "balancer1", "socket": unix}, {"host": "balancer2", "socket": tcp}]
+    step = {"name": "balancers", "kind": "haproxy", "backend": "web", "server": "web1", "sockets": sockets}
+    done, _again, undone = judge(play(tmp_path, step, others=("balancer1", "balancer2")))
+    assert done == "web/web1 is in state maint with 0 sessions"
+    assert undone == "web/web1 is in state ready with 0 sessions"
+    assert balancer.server().look().state == "ready"
+    assert balancer.server("web2").look().state == "maint"
+
+
+def test_a_server_that_was_out_before_stays_out(balancer: Balancer, tmp_path: Path) -> None:
+    balancer.server().bring("maint")
+    sockets = [{"host": "balancer1", "socket": str(balancer.folder / "admin.sock")}]
+    step = {"name": "balancers", "kind": "haproxy", "backend": "web", "server": "web1", "sockets": sockets}
+    judge(play(tmp_path, step, others=("balancer1",)))
+    assert balancer.server().look().state == "maint"
+
+
+def test_sessions_that_do_not_end_make_the_host_late(balancer: Balancer, tmp_path: Path) -> None:
+    sessions = connections_to(balancer, "web1")
+    sockets = [{"host": "balancer1", "socket": str(balancer.folder / "admin.sock")}]
+    step = {"name": "balancers", "kind": "haproxy", "backend": "web", "server": "web1", "sockets": sockets}
+    (report,) = play(tmp_path, {**step, "timeout": 20}, turns=1, others=("balancer1",))
+    for session in sessions:
+        session.close()
+    assert not report["ready"]
+    assert report["steps"][0]["status"] == "late"
+    assert "with 1 session" in report["reason"]
+    assert balancer.server().look().state == "drain"

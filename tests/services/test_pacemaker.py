@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import typing as t
 from pathlib import Path
@@ -13,6 +14,7 @@ from ansible_collections.graceful.azure.plugins.module_utils._errors import Even
 from ansible_collections.graceful.azure.plugins.module_utils._pacemaker import Node, Ran
 from ansible_collections.graceful.azure.plugins.module_utils._patience import Late, Patience
 from ansible_collections.graceful.azure.tests.services.conftest import Packages, unpacked
+from ansible_collections.graceful.azure.tests.services.role import judge, play
 
 LIBRARIES = (
     "libcib27 libcrmcommon34 libcrmservice28 libcrmcluster29 liblrmd28 libpacemaker1 libpe-rules26 libpe-status28 "
@@ -73,12 +75,15 @@ class Cluster:
     def node(self, name: str, seconds: float = 30) -> Node:
         return Node(self.run, Patience(seconds), name)
 
-    def _tool(self, name: str, *arguments: str) -> Ran:
+    @property
+    def variables(self) -> dict[str, str]:
         schemas = self._packages.program("usr/share/pacemaker")
-        variables = {"CIB_file": str(self._file), "PCMK_schema_directory": schemas}
+        return {**self._packages.environment, "CIB_file": str(self._file), "PCMK_schema_directory": schemas}
+
+    def _tool(self, name: str, *arguments: str) -> Ran:
         done = subprocess.run(
             [self._packages.program(f"usr/sbin/{name}"), *arguments],
-            env={**self._packages.environment, **variables},
+            env=self.variables,
             capture_output=True,
             text=True,
             check=False,
@@ -112,3 +117,12 @@ def test_a_node_that_is_not_in_the_cluster_is_said(cluster: Cluster) -> None:
         cluster.node("nobody", seconds=5).bring(True)
     with pytest.raises(EventsError, match="has no node nobody; its nodes are: db1, db2"):
         cluster.node("nobody").look()
+
+
+def test_the_role_sets_standby_and_takes_it_back(packages: Packages, cluster: Cluster, tmp_path: Path) -> None:
+    """Without daemons no resource moves by itself: the node has none, as db2 has at the beginning."""
+    step = {"name": "node", "kind": "pacemaker", "node": "db2"}
+    path = f"{packages.program('usr/sbin')}:{os.environ['PATH']}"
+    done, _again, undone = judge(play(tmp_path, step, {**cluster.variables, "PATH": path}))
+    assert done == "db2 is standby with 0 resources"
+    assert undone == "db2 is active with 0 resources"

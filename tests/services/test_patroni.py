@@ -22,6 +22,7 @@ from ansible_collections.graceful.azure.tests.services.conftest import (
     unpacked,
     wait_for,
 )
+from ansible_collections.graceful.azure.tests.services.role import judge, play
 
 SYSTEM_PYTHON = "/usr/bin/python3"
 POSTGRESQL = "15"
@@ -167,3 +168,12 @@ def test_what_patroni_refuses_is_said(
     with pytest.raises(EventsError, match=words):
         database.cluster(0, credentials=credentials).give_up_leadership(candidate)
     assert database.cluster(0).look()[0].leads
+
+
+def test_the_role_switches_over_and_sees_the_host_back(database: Database, tmp_path: Path) -> None:
+    step = {"name": "database", "kind": "patroni", "url": database.urls[0]}
+    step |= {"username": CREDENTIALS[0], "password": CREDENTIALS[1]}
+    done, _again, undone = judge(play(tmp_path, step))
+    assert done.endswith("leads")
+    assert "running" in undone
+    assert not database.cluster(0).look()[0].leads

@@ -17,6 +17,7 @@ from ansible_collections.graceful.azure.tests.services.conftest import (
     unpacked,
     wait_for,
 )
+from ansible_collections.graceful.azure.tests.services.role import judge, play
 
 SECRET = "correct horse"
 LOGIN = Login(None, SECRET)
@@ -118,3 +119,19 @@ def priority(fleet: Fleet) -> str:
     reply = ask(fleet.sentinel, LOGIN, 5, "SENTINEL", "REPLICAS", "cache")
     assert isinstance(reply, list)
     return str(dict(zip(reply[0][::2], reply[0][1::2], strict=True))["slave-priority"])
+
+
+def test_the_role_fails_over_and_sees_the_host_back(fleet: Fleet, tmp_path: Path) -> None:
+    step = {
+        "name": "cache",
+        "kind": "redis_sentinel",
+        "master_name": "cache",
+        "port": fleet.places[0].port,
+        "password": SECRET,
+        "sentinel_password": SECRET,
+        "sentinels": [{"host": "127.0.0.1", "port": port} for port in (free_ports(1)[0], fleet.sentinel.port)],
+    }
+    done, _again, undone = judge(play(tmp_path, step))
+    assert "is replica" in done
+    assert "connected" in undone
+    assert fleet.server(1).role().name == "master"
