@@ -57,7 +57,7 @@ class Packages:
         return {
             **os.environ,
             "LD_LIBRARY_PATH": os.pathsep.join(map(str, sorted(libraries))),
-            "LC_ALL": "C",
+            "LC_ALL": "C.UTF-8",
         }
 
 
