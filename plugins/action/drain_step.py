@@ -75,9 +75,9 @@ class ActionModule(ActionBase):
             load_list_of_blocks(tasks, play=self._task.get_play(), loader=self._loader)
         except AnsibleError as exc:
             raise Unusable(f"which cannot be read: {exc.message}") from exc
-        except AttributeError:
-            # It imports other files, which cannot be judged from here.
-            pass
+        except AttributeError as exc:
+            # Imports want more than there is here, and ansible-core before 2.19 ends the run at them.
+            raise Unusable("which imports other files or roles; include them instead") from exc
         return path
 
 

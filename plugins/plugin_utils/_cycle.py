@@ -273,7 +273,7 @@ def _event_story(event: Mapping, run: Mapping, told: t.Mapping[str, t.Any]) -> d
     event_id = same_id(event["event_id"])
     approval: Mapping = next((one for one in run["approvals"] if same_id(one["event_id"]) == event_id), {})
     outcome, hold = _event_outcome(event, run, approval)
-    if outcome in ("approved", "started") and all(
+    if outcome in ("approved", "started", "failed") and all(
         told.get(h, {}).get("result") in ("restored", "gone") for h in event["hosts"]
     ):
         outcome = "completed"

@@ -50,6 +50,8 @@ TASK_FILES: dict[str, list[Json]] = {
         },
         {"name": "Look", "ansible.builtin.stat": {"path": "{{ work }}/did"}, "register": "did"},
     ],
+    "import": [{"name": "Import", "ansible.builtin.import_tasks": "do.yml"}],
+    "no_module": [{"name": "No module", "ansible.builtin.no_such_module": {}}],
     "undo": [{"name": "Undo", "ansible.builtin.file": {"path": "{{ work }}/did", "state": "absent"}}],
     "probe": [
         {"name": "Look", "ansible.builtin.stat": {"path": "{{ work }}/did"}, "register": "seen"},
@@ -305,6 +307,8 @@ SECRET = Case(
 )
 WRONG = [
     (Case("wrong-kind", [health(), {"name": "x", "kind": "reboot"}]), ["'x'", "unknown kind 'reboot'", "health_probe"]),
+    (Case("no-module", [health(), tasks("x", do="no_module")]), ["'x'", "no_module.yml", "no_such_module"]),
+    (Case("no-import", [health(), tasks("x", do="import")]), ["'x'", "import.yml", "include them instead"]),
     (Case("no-yaml", [health(), tasks("x", do="broken")]), ["'x'", "broken.yml"]),
     (Case("no-list", "health_probe"), ["have to be a list"]),
 ]

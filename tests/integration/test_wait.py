@@ -55,7 +55,7 @@ OUTCOME_CASES = [
     waiting("started_later", "started", "started", Step("start", polls=2), events=[{}]),
     waiting("started_at_not_before", "started", "started", Step("publish", {"notice": 2})),
     waiting("completed", "gone", "completed", Step("start"), Step("complete"), events=[{}]),
-    waiting("completed_by_itself", "gone", "completed", Step("start"), events=[{"started_for": 12}]),
+    waiting("completed_by_itself", "gone", "completed", Step("start"), events=[{"started_for": 30}]),
     waiting("completed_started_at_first", "gone", "completed", Step("complete", polls=2), events=[STARTED]),
     waiting("cancelled", "gone", "cancelled", Step("cancel", polls=3), events=[{}]),
     waiting(
@@ -188,7 +188,7 @@ def test_a_wrong_option_is_named_before_anything_is_asked(case: Case, outcome: O
 
 POLITE = Case(
     "polite",
-    {"until": "changed", "timeout": 4, "on_timeout": "ok", "poll_interval": 0.5},
+    {"until": "started", "timeout": 20, "on_timeout": "ok", "poll_interval": 0.5},
     group="wait",
     events=[{}],
     etag=True,

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 from ansible_collections.graceful.azure.plugins.plugin_utils._drain import (
     RECORD,
+    Clock,
     Drain,
     OutOfTime,
     Result,
@@ -31,7 +32,7 @@ CONNECTIONS = "graceful.azure.established_connections"
 SERVICE = "ansible.builtin.service"
 
 
-class Clock:
+class SteppedClock(Clock):
     def __init__(self) -> None:
         self.now = 1000.0
 
@@ -45,7 +46,7 @@ class Clock:
 class Host:
     """Keeps the record as the real module would, as far as a drain looks at it."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: SteppedClock) -> None:
         self._clock = clock
         self.steps: list[Json] = []
         self.marks: list[Json] = []
@@ -89,7 +90,7 @@ class Host:
 
 class Course:
     def __init__(self) -> None:
-        self.clock = Clock()
+        self.clock = SteppedClock()
         self.host = Host(self.clock)
 
     def begin(self, *steps: Json, seconds: float = 100, check_mode: bool = False, **more: t.Any) -> Drain:
