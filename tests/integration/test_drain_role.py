@@ -275,6 +275,19 @@ UNREACHABLE = Case(
     variables={"ansible_connection": "frail"},
 )
 GONE = Case("gone", [health()], variables={"ansible_connection": "frail", "fate": "{{ reports }}/../always.fate"})
+LOST_BALANCER = Case(
+    "lost-balancer",
+    [
+        health(),
+        {
+            "name": "balancers",
+            "kind": "haproxy",
+            "backend": "web",
+            "server": "web1",
+            "sockets": [{"host": "gone", "socket": "/run/haproxy.sock"}],
+        },
+    ],
+)
 OUT_BEFORE = Case("out-before", [health()], turns=({}, UNDO), files=("out",))
 BY_URL = Case(
     "by-url",
@@ -326,6 +339,7 @@ CASES = [
     NO_TIME,
     UNREACHABLE,
     GONE,
+    LOST_BALANCER,
     OUT_BEFORE,
     BY_URL,
     SILENT_URL,
@@ -452,6 +466,13 @@ def test_a_host_that_is_gone_is_not_ready(stage: Stage) -> None:
     report = stage.outcome(GONE).report
     assert not report["ready"]
     assert "could not be reached" in report["reason"]
+
+
+def test_a_balancer_that_is_gone_makes_the_host_not_ready(stage: Stage) -> None:
+    outcome = stage.outcome(LOST_BALANCER)
+    assert not outcome.report["ready"]
+    assert outcome.statuses() == {"balancer": "done", "balancers": "failed"}
+    assert "could not be reached" in outcome.report["reason"]
 
 
 def test_what_was_out_of_service_before_the_event_stays_so(stage: Stage) -> None:
