@@ -67,13 +67,13 @@ before:
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.graceful.azure.plugins.module_utils._pacemaker import Node, run_program
+from ansible_collections.graceful.azure.plugins.module_utils._pacemaker import Node, run_with
 from ansible_collections.graceful.azure.plugins.module_utils._patience import Patience, run_step
 
 
 def work(module: AnsibleModule, patience: Patience) -> dict[str, t.Any]:
     standby = module.params["state"] == "standby"
-    node = Node(run_program, patience, module.params["node"])
+    node = Node(run_with(module.run_command), patience, module.params["node"])
     wanted, seen = node.wants_standby(), node.look()
     settled = wanted == standby and seen.standby == standby and (seen.resources == 0 or not standby)
     result = {

@@ -100,7 +100,7 @@ def test_what_cannot_be_carried_out_is_refused_with_what_is_allowed(steps: t.Any
 def test_a_name_in_a_message_cannot_be_a_template() -> None:
     with pytest.raises(WrongStep) as caught:
         checked([{"name": "{{ 1 / 0 }}", "kind": "reboot"}])
-    assert "{" not in str(caught.value).split("Kinds")[0]
+    assert "{" not in str(caught.value).split("Kinds", maxsplit=1)[0]
 
 
 def test_passwords_leave_the_steps() -> None:
