@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
+import shutil
 import socket
 import threading
 
 import pytest
-from ansible_collections.graceful.azure.tests.cycle.harness import Fleet
+from ansible_collections.graceful.azure.tests.cycle.harness import HERE, Fleet
 
 
 def test_the_whole_cycle(fleet: Fleet) -> None:
@@ -182,19 +183,29 @@ def test_a_killed_controller_is_followed_by_a_run_that_finishes(fleet: Fleet, ph
     fleet.check_all_back()
 
 
-def test_what_the_lost_disk_held_comes_back(fleet: Fleet) -> None:
+@pytest.mark.parametrize("kept", ["host", "controller"])
+def test_what_the_lost_disk_held_comes_back(fleet: Fleet, kept: str) -> None:
+    saved = fleet.home("web1") / "flushed"
+    fleet.common["graceful_checkpoint"] = [
+        {"name": "queue", "kind": "command", "argv": ["touch", str(saved)]},
+        {"name": "own", "kind": "tasks", "file": str(HERE / "save.yml"), "probe": "(home ~ '/saved') is exists"},
+        {"name": "cache", "kind": "paths", "paths": ["{{ home }}/ephemeral"], "to": kept},
+    ]
     fleet.announce("web1", EventType="Redeploy")
     cache = fleet.home("web1") / "ephemeral" / "cache"
 
     def lose() -> None:
         cache.unlink()
         cache.parent.rmdir()
+        if kept == "controller":
+            shutil.rmtree(fleet.home("web1") / "checkpoints")
 
     with fleet.once(lambda: bool(fleet.happened("started")), lose) as lost:
         run = fleet.run()
         assert lost.is_set()
     assert run.status == 0, run.output[-4000:]
     assert cache.read_text() == "precious data of web1"
+    assert saved.exists()
 
 
 def test_a_damaged_checkpoint_is_said_and_the_host_stays_out_of_service(fleet: Fleet) -> None:
@@ -270,6 +281,16 @@ def test_hosts_drained_in_batches_are_approved_after_the_last(fleet: Fleet) -> N
     assert run.status == 0, run.output[-4000:]
     assert len(fleet.posts()) == 1
     fleet.check_all_back()
+
+
+def test_prepare_says_who_is_ready_and_what_stands_in_the_way(fleet: Fleet) -> None:
+    fleet.variables["web2"]["graceful_endpoint"] = "http://127.0.0.1:1"
+    fleet.drop("web3")
+    run = fleet.run(playbook="prepare")
+    assert run.status == 2
+    assert "1 of 3 hosts are ready. Repeat this within 24 hours" in run.output
+    assert "web2: The metadata service at http://127.0.0.1:1 cannot be reached" in run.output
+    assert "web3: The host cannot be reached" in run.output
 
 
 def test_a_drill_says_whether_we_would_have_made_it(fleet: Fleet) -> None:
