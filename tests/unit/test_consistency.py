@@ -1,0 +1,30 @@
+# SPDX-FileCopyrightText: graceful.azure contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import typing as t
+from pathlib import Path
+
+import pytest
+import yaml
+from ansible_collections.graceful.azure.plugins.module_utils._transport import USER_AGENT
+
+ROOT = Path(__file__).resolve().parents[2]
+ROLES = sorted(path.name for path in (ROOT / "roles").iterdir())
+
+
+def load(path: str) -> dict[str, t.Any]:
+    return yaml.safe_load((ROOT / path).read_text(encoding="utf-8")) or {}
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_the_defaults_of_a_role_are_those_that_it_documents(role: str) -> None:
+    entry_points = load(f"roles/{role}/meta/argument_specs.yml")["argument_specs"].values()
+    documented = {name: option for entry in entry_points for name, option in entry.get("options", {}).items()}
+    expected = {name: option["default"] for name, option in documented.items() if "default" in option}
+    assert load(f"roles/{role}/defaults/main.yml") == expected
+
+
+def test_the_client_names_the_version_that_is_released() -> None:
+    assert f"graceful.azure/{load('galaxy.yml')['version']}" == USER_AGENT
