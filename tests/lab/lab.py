@@ -127,7 +127,9 @@ def inside(room: Path, layer: Path, command: t.Sequence[str]) -> int:
     # As lower layers of one overlay, two directories of one file system may not contain each other.
     run("cp", "-a", layer, room / "base")
     run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", room / "id")
-    return subprocess.run(command, env={**os.environ, "GRACEFUL_LAB": str(room)}, check=False).returncode
+    # Two rooms have machines of the same addresses: they may share no connection.
+    settings = {"GRACEFUL_LAB": str(room), "ANSIBLE_SSH_CONTROL_PATH_DIR": str(room / "ssh")}
+    return subprocess.run(command, env={**os.environ, **settings}, check=False).returncode
 
 
 def main() -> int:
