@@ -160,11 +160,13 @@ def _failure(
 
 
 def _root_cause(exc: BaseException) -> BaseException:
-    """The error beneath the layers of requests and urllib3; they chain it, or carry it as reason or argument."""
+    """The error beneath the layers of requests and urllib3; they carry it as reason or argument, or chain it."""
     for _dummy in range(8):
         inner = getattr(exc, "reason", None)
         if not isinstance(inner, BaseException):
-            inner = next((arg for arg in exc.args if isinstance(arg, BaseException)), None) or exc.__cause__
+            carried = next((arg for arg in exc.args if isinstance(arg, BaseException)), None)
+            # urllib3 1.26 raises without saying from what.
+            inner = carried or exc.__cause__ or (exc.__context__ if isinstance(exc, Urllib3Error) else None)
         if not isinstance(inner, BaseException):
             break
         exc = inner
