@@ -52,8 +52,8 @@ docs-lint: main copy ## Check that the documentation renders, and the changelog
 
 .PHONY: unit
 unit: versions copy ## Unit tests, with each ansible-core (the emulator knows nothing of Ansible: once)
-	@$(call each,lowest newest,cd $(COPY) && $(RUN) "$$name" pytest tests/unit --ignore=tests/unit/emulator $(ARGS))
-	@cd $(COPY) && $(RUN) main pytest tests/unit $(ARGS)
+	@$(call each,lowest newest,cd $(COPY) && $(RUN) "$$name" pytest tests/unit --ignore=tests/unit/emulator -n 2 --dist loadfile $(ARGS))
+	@cd $(COPY) && $(RUN) main pytest tests/unit -n 2 --dist loadfile $(ARGS)
 
 .PHONY: integration
 integration: versions copy ## Integration tests against the emulator, with each ansible-core
@@ -61,7 +61,29 @@ integration: versions copy ## Integration tests against the emulator, with each 
 
 .PHONY: cycle
 cycle: main copy ## The maintenance cycle end to end, under faults and with the controller killed
-	@cd $(COPY) && $(RUN) main pytest tests/cycle $(ARGS)
+	@# One more than two cores: hosts and events are waited for, too.
+	@cd $(COPY) && $(RUN) main pytest tests/cycle -n 3 --dist worksteal $(ARGS)
+
+.PHONY: services
+services: main copy ## Drains and checkpoints against real HAProxy, Redis, Patroni, Pacemaker and PostgreSQL from Debian's packages
+	@cd $(COPY) && $(RUN) main pytest tests/services -n 3 --dist loadfile $(ARGS)
+
+.PHONY: campaign
+campaign: main copy ## Random fleets, events and faults; RUNS=… for longer, SEED=… ONLY=… to replay
+	@cd .cache/collections && $(RUN) main python -m ansible_collections.graceful.azure.tests.campaign --directory ../campaign \
+		$(if $(SEED),--seed "$(SEED)") $(if $(RUNS),--runs "$(RUNS)") $(if $(ONLY),--only "$(ONLY)") $(ARGS)
+
+.PHONY: test-lab
+test-lab: main copy ## Molecule scenarios on machines that really reboot (root on Linux); ends with the figures
+	@cd $(COPY) && GRACEFUL_LAB_CACHE="$(CURDIR)/.cache/lab" $(RUN) main python tests/lab/scenarios.py $(ARGS)
+
+.PHONY: test-lab-all
+test-lab-all: ## All of the scenarios
+	@$(MAKE) test-lab ARGS="--all $(ARGS)"
+
+.PHONY: lab
+lab: main copy ## A shell in an empty lab
+	@cd $(COPY) && GRACEFUL_LAB_CACHE="$(CURDIR)/.cache/lab" $(RUN) main python tests/lab/lab.py enter
 
 .PHONY: sanity
 sanity: versions copy ## ansible-test sanity, with no exceptions

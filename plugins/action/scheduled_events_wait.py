@@ -13,6 +13,7 @@ from datetime import datetime, timezone
 from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
+from ansible_collections.graceful.azure.plugins.module_utils._waiter import times_of
 
 MODULE = "graceful.azure.scheduled_events_wait"
 SLICE = 30.0
@@ -36,21 +37,31 @@ class ActionModule(ActionBase):
             timeout = float(self._task.args.get("timeout", 900))
             seen = dict(self._task.args.get("seen") or {})
             waited = float(seen.get("elapsed") or 0)
+            # Of the connection, only the controller knows; the module is not told.
+            interruptions = [{"lost": gap["lost"], "back": gap["back"]} for gap in seen.pop("interruptions", [])]
+            affected = bool(seen.pop("affected", False))
             if not math.isfinite(timeout + waited):
                 raise ValueError(timeout)
-        except (TypeError, ValueError):
+        except (AttributeError, KeyError, TypeError, ValueError):
             # The module itself says best what is wrong with its options.
             return dict(result, **self._execute_module(module_name=MODULE, task_vars=variables))
-        result.update(self._wait(timeout, seen, waited, variables))
+        result.update(self._wait(timeout, seen, waited, interruptions, affected, variables))
         self._remove_tmp_path(self._connection._shell.tmpdir)
         return result
 
-    def _wait(self, timeout: float, seen: Result, waited: float, variables: Result) -> Result:
+    def _wait(
+        self,
+        timeout: float,
+        seen: Result,
+        waited: float,
+        interruptions: list[Result],
+        affected: bool,
+        variables: Result,
+    ) -> Result:
         host = variables.get("inventory_hostname", "host")
         begin = time.monotonic() - waited
         last_events: list[Result] = []
         silent_since: float | None = None
-        interruptions: list[Result] = []
         next_remark = 0.0
         while True:
             slice_result = self._run_slice(seen, variables)
@@ -62,7 +73,9 @@ class ActionModule(ActionBase):
                 slice_result["interruptions"] = interruptions
                 last_events = slice_result["events"] or last_events
                 seen = slice_result["seen"]
+                affected = any(event.get("affects_me") for event in last_events) or (affected and not last_events)
                 if not seen.get("continues"):
+                    seen.update(interruptions=interruptions, affected=affected)
                     return slice_result
                 # The module does not know of the time between its slices.
                 seen["elapsed"] = elapsed
@@ -73,17 +86,17 @@ class ActionModule(ActionBase):
                 return slice_result
             if not slice_result.get("unreachable"):
                 silent_since = silent_since or time.monotonic()
-                hopeless = not last_events and slice_result.get("rc") in COMMAND_NOT_RUN
+                hopeless = not seen.get("answered") and slice_result.get("rc") in COMMAND_NOT_RUN
                 if hopeless or time.monotonic() - silent_since > SILENT_FAILURE_PATIENCE:
                     return slice_result
             if not interruptions or interruptions[-1]["back"] is not None:
                 interruptions.append({"lost": _utc_now(), "back": None})
-            if elapsed >= timeout:
-                lost = self._unreachable(seen, last_events, elapsed, timeout, slice_result)
-                return dict(lost, interruptions=interruptions)
-            if any(event.get("affects_me") for event in last_events):
+            if affected:
                 # The host went down while its event stood: gone will then mean completed, not cancelled.
                 seen["started"] = True
+            if elapsed >= timeout:
+                seen.update(interruptions=interruptions, affected=affected)
+                return self._unreachable(seen, last_events, elapsed, timeout, slice_result)
             seen["elapsed"] = elapsed
             if elapsed >= next_remark:
                 next_remark = elapsed + SLICE
@@ -114,6 +127,8 @@ class ActionModule(ActionBase):
             "events": events,
             "elapsed": round(elapsed, 3),
             "polls": seen.get("polls", 0),
+            "times": times_of(seen),
+            "interruptions": seen["interruptions"],
             "seen": dict(seen, continues=False),
             "changed": False,
         }

@@ -38,15 +38,22 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: V(statuses) by host, and V(observations) and V(settings) for P(graceful.azure.plan#filter).
+  description:
+    - V(statuses) by host, and V(observations) and V(settings) for P(graceful.azure.plan#filter).
+    - V(controller) is the name of the machine that runs Ansible.
   type: dict
 """
 
+import platform
 import typing as t
 
 from ansible_collections.graceful.azure.plugins.plugin_utils._cycle import fleet
 
 
+def fleet_here(*arguments: t.Any, **named: t.Any) -> dict[str, t.Any]:
+    return dict(fleet(*arguments, **named), controller=platform.node() or "controller")
+
+
 class FilterModule:
     def filters(self) -> dict[str, t.Callable[..., t.Any]]:
-        return {"fleet": fleet}
+        return {"fleet": fleet_here}

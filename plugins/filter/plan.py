@@ -122,6 +122,9 @@ _value:
       description: The time for which it was made.
       type: str
       sample: "2026-09-19T18:00:00Z"
+    blind:
+      description: For each targeted host that could not read its own document, why not. What Azure has announced to it alone is not known.
+      type: dict
     summary:
       description: The plan in words.
       type: list

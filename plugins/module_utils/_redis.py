@@ -8,14 +8,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import typing as t
 
 from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
-from ansible_collections.graceful.azure.plugins.module_utils._patience import Patience, Proof
+from ansible_collections.graceful.azure.plugins.module_utils._patience import Late, Patience, Proof
 
 Reply = t.Union[str, int, None, t.List[t.Any]]
 LARGEST_REPLY = 1024 * 1024
+# Long enough for another server to be promoted; it ends by itself if this program does.
+LONGEST_PAUSE = 10.0
+LONGEST_LAG = 5.0
 
 
 class Refusal(EventsError):
@@ -113,10 +117,14 @@ class Server:
         self._master_name = master_name
         self._patience = patience
 
-    def role(self) -> Role:
+    def _told_role(self) -> list[t.Any]:
         reply = ask(self._place, self._login, self._patience.request_timeout(), "ROLE")
         if not isinstance(reply, list) or not reply:
             raise EventsError(f"{self._place} does not tell its role.")
+        return reply
+
+    def role(self) -> Role:
+        reply = self._told_role()
         if reply[0] == "master":
             return Role("master")
         return Role("replica", str(reply[3]) if len(reply) > 3 else "")
@@ -124,28 +132,85 @@ class Server:
     def give_up_mastership(self) -> str:
         """Have the Sentinels fail over if this server is the master, then see it follow another."""
         if self.role().name == "master":
-            self._fail_over()
+            self._hand_over()
         return self._patience.until(self._follows)
 
     def is_back(self) -> str:
         """See this server take part: the master, or a replica that is connected to it."""
         return self._patience.until(self._takes_part)
 
-    def _fail_over(self) -> None:
-        """Any Sentinel can do it; one that already does is as good."""
+    def _hand_over(self) -> None:
+        """A Sentinel tells the old master some ten seconds late, and what it acknowledges until then would be lost."""
+        self._tell(["CLIENT", "PAUSE", str(int(min(LONGEST_PAUSE, self._patience.left) * 1000)), "WRITE"])
+        try:
+            self._let_replicas_catch_up()
+            failing_over = self._fail_over()
+            if failing_over:
+                successor = self._successor(*failing_over)
+                follow = ["REPLICAOF", successor.host, str(successor.port)]
+                self._tell(follow, ["CLIENT", "KILL", "TYPE", "normal"], ["CONFIG", "REWRITE"])
+        finally:
+            self._tell(["CLIENT", "UNPAUSE"])
+
+    def _let_replicas_catch_up(self) -> None:
+        """All of them if they can, since the Sentinel chooses; one at least."""
+        kind, written, *_rest = self._told_role()
+        behind: list[bool] = []
+
+        def have_caught_up() -> Proof:
+            now, _written, replicas, *_rest = self._told_role()
+            if kind != "master" or now != "master":
+                return Proof(True, "another server is the master already")
+            behind[:] = [int(offset) < written for _host, _port, offset in replicas]
+            return Proof(not any(behind), f"{sum(behind)} of {len(behind)} replicas lag behind")
+
+        try:
+            Patience(max(0.1, min(LONGEST_LAG, self._patience.left))).until(have_caught_up, pause=0.1)
+        except Late:
+            if all(behind):
+                raise EventsError(f"{self._place} is the master, and all of its replicas lag behind.") from None
+
+    def _tell(self, *commands: t.Sequence[str]) -> None:
+        """Where this server is too old for it or the user may not, the Sentinels do it in their time."""
+        with contextlib.suppress(EventsError):
+            for words in commands:
+                ask(self._place, self._login, self._patience.request_timeout(), *words)
+
+    def _fail_over(self) -> tuple[Place, Place] | None:
+        """The Sentinel that does it, and what it called the master; any can, and one that already does is as good."""
         complaints = []
         for sentinel in self._sentinels:
             try:
+                before = self._named_master(sentinel)
                 self._ask_sentinel(sentinel, "SENTINEL", "FAILOVER", self._master_name)
             except Refusal as exc:
                 if "INPROG" in exc.message:
-                    return
+                    return None
                 complaints.append(exc.message)
             except EventsError as exc:
                 complaints.append(exc.message)
             else:
-                return
+                return sentinel, before
         raise EventsError(f"No Sentinel fails over {self._master_name}: {'; '.join(complaints)}")
+
+    def _named_master(self, sentinel: Place) -> Place:
+        reply = self._ask_sentinel(sentinel, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._master_name)
+        if not isinstance(reply, list) or len(reply) != 2:
+            raise EventsError(f"{sentinel} knows no master {self._master_name}.")
+        return Place(str(reply[0]), int(reply[1]))
+
+    def _successor(self, sentinel: Place, before: Place) -> Place:
+        """The new master, as soon as the Sentinel names it: it has been promoted by then."""
+        named = before
+
+        def is_another() -> Proof:
+            nonlocal named
+            with contextlib.suppress(EventsError):
+                named = self._named_master(sentinel)
+            return Proof(named != before, f"the Sentinel {sentinel} calls {named} the master")
+
+        self._patience.until(is_another, pause=0.1)
+        return named
 
     def _ask_sentinel(self, sentinel: Place, *words: str) -> Reply:
         return ask(sentinel, self._sentinel_login, self._patience.request_timeout(), *words)

@@ -21,6 +21,10 @@ from ansible_collections.graceful.azure.plugins.module_utils._document import (
 )
 from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError, PassingFailure, WrongOption
 
+TIMES = ("started_at", "gone_at")
+# Conditions that compare with the first read: it must reach the controller before the host can go down.
+FIRST_READ_COUNTS = ("gone", "changed")
+
 
 class Seen:
     """What a wait has to remember; travels from one slice of a wait to the next as plain data."""
@@ -30,6 +34,7 @@ class Seen:
         self.event_ids: list[str] = []
         self.fingerprint = ""
         self.started = False
+        self.times: dict[str, dict[str, str | None]] = {}
         self.vm_name: str | None = None
         self.polls = 0
         self.elapsed = 0.0
@@ -43,6 +48,7 @@ class Seen:
             "event_ids": (list,),
             "fingerprint": (str,),
             "started": (bool,),
+            "times": (dict,),
             "vm_name": (str, type(None)),
             "polls": (int,),
             "elapsed": (int, float),
@@ -56,12 +62,16 @@ class Seen:
                 setattr(seen, key, value)
         if not all(isinstance(event_id, str) for event_id in seen.event_ids):
             raise WrongOption("seen.event_ids is not a list of event ids; leave seen out.")
+        if not all(_are_times(entry) for entry in seen.times.values()):
+            raise WrongOption("seen.times does not hold the times of events; leave seen out.")
         return seen
 
     def as_option(self, continues: bool) -> dict[str, t.Any]:
         return dict(vars(self), elapsed=round(self.elapsed, 3), continues=continues)
 
-    def note(self, events: t.Sequence[Event], matches: t.Sequence[Event]) -> None:
+    def note(self, events: t.Sequence[Event], matches: t.Sequence[Event], asked: t.Sequence[str], now: str) -> None:
+        """`asked` are ids whose leaving is waited for: one that was never there counts as gone."""
+        self._note_times(events, [event["event_id"] for event in matches] + list(asked), now)
         if not self.answered:
             self.answered = True
             self.event_ids = [same_id(event["event_id"]) for event in matches]
@@ -69,6 +79,35 @@ class Seen:
         self.started = self.started or any(
             event["event_status"] == STARTED and same_id(event["event_id"]) in self.event_ids for event in events
         )
+
+    def _note_times(self, events: t.Sequence[Event], known: t.Sequence[str], now: str) -> None:
+        status = {same_id(event["event_id"]): event["event_status"] for event in events}
+        # As new objects: what was noted before stays comparable.
+        blank: dict[str, dict[str, str | None]] = {same_id(event_id): dict.fromkeys(TIMES) for event_id in known}
+        times = {event_id: dict(entry) for event_id, entry in {**blank, **self.times}.items()}
+        for event_id, entry in times.items():
+            if status.get(event_id) == STARTED:
+                entry["started_at"] = entry["started_at"] or now
+            entry["gone_at"] = None if event_id in status else entry["gone_at"] or now
+        self.times = times
+
+    def progress(self, until: str) -> tuple[t.Any, ...]:
+        """What must reach the controller before the host can go down: a slice ends when it changes."""
+        times = {event_id: entry for event_id, entry in self.times.items() if any(entry.values())}
+        return (self.answered and until in FIRST_READ_COUNTS, self.started, times)
+
+
+def _are_times(entry: t.Any) -> bool:
+    return (
+        isinstance(entry, dict)
+        and set(entry) == set(TIMES)
+        and all(value is None or isinstance(value, str) for value in entry.values())
+    )
+
+
+def times_of(seen: t.Mapping[str, t.Any]) -> list[dict[str, t.Any]]:
+    """The times as they are returned."""
+    return [dict(entry, event_id=event_id) for event_id, entry in (seen.get("times") or {}).items()]
 
 
 def _gone(seen: Seen, events: t.Sequence[Event], matches: t.Sequence[Event]) -> str | None:
@@ -90,10 +129,6 @@ CONDITIONS: dict[str, Condition] = {
 }
 
 
-# Conditions that compare with the first read: it must reach the controller before the host can go down.
-FIRST_READ_COUNTS = ("gone", "changed")
-
-
 class Outcome(t.NamedTuple):
     outcome: str
     events: list[Event]
@@ -110,6 +145,7 @@ class Outcome(t.NamedTuple):
             "events": self.events,
             "polls": self.seen["polls"],
             "elapsed": self.seen["elapsed"],
+            "times": times_of(self.seen),
             "seen": self.seen,
         }
 
@@ -142,9 +178,10 @@ def wait(
     slice_begin = clock.monotonic()
     begin = slice_begin - seen.elapsed
     matches: list[Event] = []
+    asked = filters.event_ids if until == "gone" else ()
     while True:
         poll_begin = clock.monotonic()
-        before = (seen.answered and until in FIRST_READ_COUNTS, seen.started)
+        before = seen.progress(until)
         failure: PassingFailure | None = None
         outcome = None
         seen.polls += 1
@@ -157,7 +194,7 @@ def wait(
             raise EventsError(exc.message, **Outcome("unreachable", matches, seen.as_option(False)).result()) from exc
         else:
             matches = matching(events, filters)
-            seen.note(events, matches)
+            seen.note(events, matches, asked, clock.utc_now().strftime("%Y-%m-%dT%H:%M:%SZ"))
             outcome = CONDITIONS[until](seen, events, matches)
 
         now = clock.monotonic()
@@ -165,9 +202,7 @@ def wait(
         left = timeout - seen.elapsed
         if outcome is None and left <= 0:
             outcome = "timed_out" if failure is None else "unreachable"
-        slice_over = seen.slice is not None and (
-            now - slice_begin >= seen.slice or (seen.answered and until in FIRST_READ_COUNTS, seen.started) != before
-        )
+        slice_over = seen.slice is not None and (now - slice_begin >= seen.slice or seen.progress(until) != before)
         if outcome is not None or slice_over:
             return Outcome(outcome or "timed_out", matches, seen.as_option(outcome is None), failure)
         pause = poll_interval - (now - poll_begin)

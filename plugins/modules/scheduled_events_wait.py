@@ -56,8 +56,8 @@ options:
     description:
       - What an earlier wait returned as RV(seen), to go on where it ended. The task uses it between its slices.
       - Its key C(slice) makes the module come back, with V(timed_out) and C(continues) set, after that many seconds,
-        after the first read that O(until) compares with, or when a matching event was first seen Started, so that
-        nothing is lost when the host goes down.
+        after the first read that O(until) compares with, or when RV(times) changes, so that nothing is lost when the
+        host goes down.
     type: dict
 attributes:
   check_mode:
@@ -168,6 +168,26 @@ polls:
   returned: always
   type: int
   sample: 71
+times:
+  description:
+    - When each event was first seen Started, and when it was first missing, by the clock of the host.
+    - All events that matched at any time. With O(until=gone) also those of O(event_ids) that were never there.
+  returned: always
+  type: list
+  elements: dict
+  contains:
+    event_id:
+      description: The id in lower case.
+      type: str
+      sample: f020ba2e-3bc0-4c40-a10b-86575a9eabd5
+    started_at:
+      description: When it was first seen Started, in ISO 8601 and UTC; V(none) if it never was.
+      type: str
+      sample: "2026-09-19T18:29:47Z"
+    gone_at:
+      description: When it was first missing in the document; V(none) while it stands.
+      type: str
+      sample: "2026-09-19T18:30:31Z"
 interruptions:
   description: When the connection to the host was lost and when it answered again; V(none) if it did not.
   returned: always, as a task

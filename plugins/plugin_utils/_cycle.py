@@ -167,9 +167,11 @@ def recap(run: Mapping, variables: Mapping, hosts: t.Sequence[str]) -> dict[str,
     for host in hosts:
         left = {name: variables[host].get(f"graceful__{name}") for name in LEFT}
         told[host] = _host_story(host, left, run)
-    events = [_event_story(event, run, told) for event in run["plan"]["events"]]
+    times = _times(variables[host].get("graceful__over") for host in hosts)
+    events = [_event_story(event, run, told, times) for event in run["plan"]["events"]]
     results = {story["result"] for story in told.values()}
     outcomes = {event["outcome"] for event in events}
+    blind = run["plan"]["blind"]
     if results & BAD_ENDS or "failed" in outcomes:
         result = "failed"
     elif "held" in outcomes:
@@ -178,10 +180,16 @@ def recap(run: Mapping, variables: Mapping, hosts: t.Sequence[str]) -> dict[str,
         result = IN_PROGRESS
     elif PLANNED in outcomes:
         result = PLANNED
+    elif blind:
+        # Whoever could not ask does not know whether something is announced, and must not say that nothing is.
+        result = "failed"
     else:
         result = "done" if results - {"untouched"} else "nothing"
     words = [line for event in events for line in _event_words(event)]
     words += [f"{host}: {story['result']}{_because(story['reason'])}." for host, story in sorted(told.items())]
+    words += [
+        f"{host}: nobody knows what Azure has announced to it ({reason})" for host, reason in sorted(blind.items())
+    ]
     return {
         "version": 1,
         "run": {key: run.get(key) for key in ("run_id", "run_name", "started", "finished", "check_mode")},
@@ -269,8 +277,24 @@ def _iso(epoch: float) -> str:
     return datetime.fromtimestamp(epoch, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _event_story(event: Mapping, run: Mapping, told: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+def _times(waits: t.Iterable[t.Any]) -> dict[str, dict[str, str]]:
+    """When each event was first seen Started, and first missing, by whichever host saw it first."""
+    first: dict[str, dict[str, str]] = {}
+    for wait in waits:
+        for entry in (wait.get("times") or []) if isinstance(wait, t.Mapping) else []:
+            known = first.setdefault(same_id(entry["event_id"]), {})
+            for what in ("started_at", "gone_at"):
+                if entry[what]:
+                    known[what] = min(entry[what], known.get(what, entry[what]))
+    return first
+
+
+def _event_story(
+    event: Mapping, run: Mapping, told: t.Mapping[str, t.Any], times: t.Mapping[str, t.Mapping[str, str]]
+) -> dict[str, t.Any]:
     event_id = same_id(event["event_id"])
+    seen = times.get(event_id, {})
+    had_started = event["event_status"] == STARTED
     approval: Mapping = next((one for one in run["approvals"] if same_id(one["event_id"]) == event_id), {})
     outcome, hold = _event_outcome(event, run, approval)
     if outcome in ("approved", "started", "failed") and all(
@@ -288,8 +312,8 @@ def _event_story(event: Mapping, run: Mapping, told: t.Mapping[str, t.Any]) -> d
         "leader": approval.get("by") or event["leader"],
         "noticed": run.get("noticed"),
         "approved": approval.get("at") if approval.get("outcome") == "approved" else None,
-        "started": None,
-        "gone": None,
+        "started": run.get("noticed") if had_started else seen.get("started_at"),
+        "gone": seen.get("gone_at"),
         "hosts": event["hosts"],
     }
 

@@ -141,8 +141,14 @@ def plan(
         "now": iso(moment),
         "events": [_entry(draft) for draft in drafts],
         "hosts": _hosts(drafts),
+        "blind": {host.name: _blindness(host) for host in fleet.hosts.values() if host.targeted and _blindness(host)},
         "summary": _summary(drafts, fleet, missing_groups),
     }
+
+
+def _blindness(host: Host) -> str:
+    """Why nobody knows what this host would have seen; empty if it could read its metadata service."""
+    return "" if host.reachable and not host.error else host.error or "it could not be reached"
 
 
 def read_now(now: t.Any) -> datetime:

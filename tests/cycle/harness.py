@@ -41,16 +41,18 @@ class Run:
 
 
 class Fleet:
-    """Three web hosts, web1 to web3, whose Azure names are shop_0 to shop_2."""
+    """Web hosts, web1 and so on, whose Azure names are shop_0 and so on; all in one scope unless scopes are given."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, size: int = 3, scopes: t.Sequence[str] = ("fleet",)) -> None:
         self.directory = directory
-        self.names = {f"web{number + 1}": f"shop_{number}" for number in range(3)}
+        self.names = {f"web{number + 1}": f"shop_{number}" for number in range(size)}
         self.variables: dict[str, Json] = {}
         self.common: Json = {}
         self._journal = directory / "journal"
-        vms = [word for name in self.names.values() for word in ("--vm", name)]
-        serve = [sys.executable, str(EMULATOR), "serve", *vms, "--journal", str(self._journal)]
+        fleet = directory / "fleet.json"
+        vms = {name: {"scope": scopes[number % len(scopes)]} for number, name in enumerate(self.names.values())}
+        fleet.write_text(json.dumps({"vms": vms}))
+        serve = [sys.executable, str(EMULATOR), "serve", "--fleet", str(fleet), "--journal", str(self._journal)]
         self._emulator = subprocess.Popen(serve, stdout=subprocess.PIPE, text=True)
         assert self._emulator.stdout
         self.ready: Json = json.loads(self._emulator.stdout.readline())
@@ -90,7 +92,13 @@ class Fleet:
         return str(self.control("publish", spec)["EventId"])
 
     def journal(self) -> list[Json]:
-        return [json.loads(line) for line in self._journal.read_text().splitlines()]
+        whole, _newline, _half_written = self._journal.read_text().rpartition("\n")
+        return [json.loads(line) for line in whole.splitlines()]
+
+    def reached(self, play: int) -> bool:
+        """Whether a run has come to the play with this number."""
+        outputs = self.directory.glob("ansible-*/output")
+        return any(f"PLAY [{play}. " in output.read_text() for output in outputs)
 
     def happened(self, what: str) -> list[Json]:
         return [line for line in self.journal() if line["kind"] == "event" and line["what"] == what]
@@ -201,14 +209,18 @@ class Fleet:
     def once(self, happens: t.Callable[[], bool], then: t.Callable[[], t.Any]) -> t.Iterator[threading.Event]:
         """While a run is under way: do something as soon as something has happened."""
         over, done = threading.Event(), threading.Event()
+        failures: list[Exception] = []
 
         def watch() -> None:
-            while not over.is_set():
-                if happens():
-                    then()
-                    done.set()
-                    return
-                time.sleep(0.02)
+            try:
+                while not over.is_set():
+                    if happens():
+                        then()
+                        done.set()
+                        return
+                    time.sleep(0.05)
+            except Exception as exc:
+                failures.append(exc)
 
         thread = threading.Thread(target=watch, daemon=True)
         thread.start()
@@ -217,6 +229,8 @@ class Fleet:
         finally:
             over.set()
             thread.join()
+        if failures:
+            raise failures[0]
 
     # ---- the judge
 

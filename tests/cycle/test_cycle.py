@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 import socket
 import threading
+from collections import Counter
+from pathlib import Path
 
 import pytest
 from ansible_collections.graceful.azure.tests.cycle.harness import HERE, Fleet
@@ -44,9 +47,9 @@ class TestHeld:
     def act(self, fleet: Fleet, event_id: str) -> None:
         fleet.control("start", {"EventId": event_id})
 
-    def held(self, fleet: Fleet, *arguments: str, waiting: str = "web1", reason: str) -> None:
+    def held(self, fleet: Fleet, *arguments: str, reason: str) -> None:
         event_id = fleet.announce("web1", "web2")
-        with fleet.once(lambda: fleet.phase(waiting) == "wait", lambda: self.act(fleet, event_id)):
+        with fleet.once(lambda: fleet.reached(5), lambda: self.act(fleet, event_id)):
             run = fleet.run(*arguments)
         assert run.status == 2, run.output[-4000:]
         assert reason in run.words, run.words
@@ -76,6 +79,21 @@ class TestHeld:
         self.held(fleet, reason="web2 is not ready")
         fleet.check_all_back()
 
+    def test_by_a_drain_that_is_not_done_in_time(self, fleet: Fleet) -> None:
+        """Nobody starts the event: its notice runs out while web2 still drains."""
+        fleet.variables["web2"]["misbehaviour"] = "wait"
+        fleet.announce("web1", "web2", notice=45)
+        run = fleet.run()
+        assert run.status == 2, run.output[-4000:]
+        assert "web2 is not ready" in run.words
+        assert "web1 is not ready" not in run.words, "one host made another late"
+        assert fleet.posts() == []
+        assert [line["by"] for line in fleet.happened("started")] == ["notbefore"]
+        assert [what for _at, what in fleet.log("web2")] == ["drained", "back"]
+        assert run.report["events"][0]["outcome"] == "held"
+        assert run.report["events"][0]["gone"]
+        fleet.check_all_back()
+
     def test_by_all_hosts_failing_and_the_report_still_comes(self, fleet: Fleet) -> None:
         fleet.common["misbehaviour"] = "fail"
         self.held(fleet, reason="web1 is not ready")
@@ -100,7 +118,7 @@ class TestHeld:
 
     def test_by_a_name_that_no_host_has(self, fleet: Fleet) -> None:
         event_id = fleet.announce("web1", "stranger", foreign=True)
-        with fleet.once(lambda: fleet.phase("web1") == "wait", lambda: self.act(fleet, event_id)):
+        with fleet.once(lambda: fleet.reached(5), lambda: self.act(fleet, event_id)):
             run = fleet.run()
         assert run.status == 2
         assert "no inventory host has the Azure name" in run.words
@@ -136,17 +154,63 @@ def test_the_event_goes_its_own_way_while_the_hosts_drain(fleet: Fleet, command:
 
 def test_the_next_leader_approves_when_the_first_dies_after_all_are_ready(fleet: Fleet) -> None:
     fleet.announce("web1", "web2")
-
-    def all_ready() -> bool:
-        return all(fleet.phase(host) == "wait" for host in ("web1", "web2"))
-
     with (
-        fleet.once(all_ready, lambda: fleet.drop("web1")),
+        # One after the other: while web2 drains, web1 has long said that it is ready.
+        fleet.once(lambda: fleet.is_drained("web2"), lambda: fleet.drop("web1")),
         fleet.once(lambda: bool(fleet.happened("completed")), lambda: fleet.come_back("web1")),
     ):
-        run = fleet.run()
+        run = fleet.run("-e", "graceful_serial=1")
     assert [line["vm"] for line in fleet.posts()] == ["shop_1"], run.output[-4000:]
     fleet.check_all_back()
+
+
+@pytest.mark.parametrize("forks", [6, 1])
+def test_a_host_is_back_while_the_event_of_another_still_stands(fleet: Fleet, forks: int) -> None:
+    """With fewer forks than hosts, too."""
+    fleet.common["graceful_gone_timeout"] = 100
+    fleet.announce("web1", started_for=1)
+    longer = fleet.announce("web2", started_for=3600)
+
+    def web1_is_back_and_web2_waits() -> bool:
+        started = [line["time"] for line in fleet.happened("started") if line["EventId"] == longer] or [math.inf]
+        asked = [line for line in fleet.journal() if line.get("vm") == "shop_1" and line["time"] > started[0]]
+        return [what for _at, what in fleet.log("web1")] == ["drained", "back"] and len(asked) > 5
+
+    with fleet.once(web1_is_back_and_web2_waits, lambda: fleet.control("complete", {"EventId": longer})) as ended:
+        run = fleet.run("-f", str(forks))
+    assert ended.is_set(), "web1 waited for the event of web2"
+    assert run.report["result"] == "done", run.output[-4000:]
+    assert len(fleet.posts()) == 2
+    fleet.check_all_back()
+    story = next(event for event in run.report["events"] if event["event_id"] == longer)
+    assert story["noticed"] <= story["approved"] <= story["started"] <= story["gone"] <= run.report["run"]["finished"]
+
+
+def test_what_one_host_sees_ends_the_wait_of_all(tmp_path: Path) -> None:
+    """The others are in a scope of their own, where nothing is announced."""
+    patience = 200
+    fleet = Fleet(tmp_path, scopes=("one", "another", "another"))
+    try:
+
+        def all_are_waiting() -> bool:
+            asked = Counter(line.get("vm") for line in fleet.journal() if line["kind"] == "request")
+            return all(asked[name] > 5 for name in fleet.names.values())
+
+        with fleet.once(all_are_waiting, lambda: fleet.announce("web1")):
+            run = fleet.run("-e", f"graceful_wait={patience}", "-e", "graceful_wait_round=5")
+        assert run.report["result"] == "done", run.output[-4000:]
+        (published,), (approved,) = fleet.happened("published"), fleet.happened("approved")
+        assert approved["time"] - published["time"] < patience / 2
+        fleet.check_invariant()
+        fleet.check_all_back()
+    finally:
+        fleet.stop()
+
+
+def test_a_wait_for_nothing_ends_well(fleet: Fleet) -> None:
+    run = fleet.run("-e", "graceful_wait=3", "-e", "graceful_wait_round=1")
+    assert run.status == 0, run.output[-4000:]
+    assert run.report["result"] == "nothing"
 
 
 def test_two_runs_at_once_do_not_collide(fleet: Fleet) -> None:
@@ -175,7 +239,8 @@ def test_a_killed_controller_is_followed_by_a_run_that_finishes(fleet: Fleet, ph
     fleet.announce("web1", "web2")
     killed = fleet.run(kill_when=lambda: fleet.phase("web1") == phase)
     assert killed.status == -9, f"the run was over before the phase {phase}:\n{killed.output[-3000:]}"
-    again = fleet.run("-e", "graceful_force_claim=true")
+    # What stands or was left ends a wait before it begins.
+    again = fleet.run("-e", "graceful_force_claim=true", "-e", "graceful_wait=3600")
     assert again.report["result"] == "done", again.output[-4000:]
     assert len(fleet.happened("approved")) == 1
     for host in ("web1", "web2"):

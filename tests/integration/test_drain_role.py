@@ -50,6 +50,7 @@ TASK_FILES: dict[str, list[Json]] = {
         },
         {"name": "Look", "ansible.builtin.stat": {"path": "{{ work }}/did"}, "register": "did"},
     ],
+    "including": [{"name": "Include", "ansible.builtin.include_tasks": "do.yml"}],
     "import": [{"name": "Import", "ansible.builtin.import_tasks": "do.yml"}],
     "no_module": [{"name": "No module", "ansible.builtin.no_such_module": {}}],
     "undo": [{"name": "Undo", "ansible.builtin.file": {"path": "{{ work }}/did", "state": "absent"}}],
@@ -253,7 +254,7 @@ TAKEN_OVER = Case(
 )
 LOST_STEP = Case(
     "lost-step",
-    [tasks("queue", probe="probe.yml")],
+    [tasks("queue", do="including", probe="probe.yml")],
     turns=({}, {"steps": []}, {"undo": True, "steps": []}),
 )
 HELD = Case("held", [health()], turns=({}, {"run": "second"}))

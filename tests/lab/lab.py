@@ -39,6 +39,17 @@ mount -t overlay overlay -o lowerdir={0}/layer:/,upperdir={0}/disk,workdir={0}/w
 mount -t cgroup2 cgroup2 {0}/cgroup && test -e {0}/cgroup/cgroup.procs
 """
 
+# The last processes may still be dying.
+SWEEP = """
+mount -t cgroup2 cgroup2 "$0"
+for try in $(seq 100); do
+  find "$0" -depth -type d -path "$0/$1.*" -exec rmdir {} + 2>/dev/null
+  ls -d "$0/$1".* >/dev/null 2>&1 || exit 0
+  sleep 0.1
+done
+echo "lab: control groups are left: $1.*" >&2
+"""
+
 
 class CannotError(Exception):
     """This machine lacks something."""
@@ -107,8 +118,7 @@ def enter(command: t.Sequence[str]) -> int:
 def leave(room: Path) -> None:
     """The room's mounts and processes went with its namespaces; its control groups and its door are left."""
     with tempfile.TemporaryDirectory(prefix=ROOM) as view:
-        script = f"mount -t cgroup2 cgroup2 {view} && find {view} -depth -type d -path '*/{room.name}*' -exec rmdir {{}} +"
-        subprocess.run(["unshare", "--mount", "--propagation", "private", "sh", "-c", script], check=False)
+        subprocess.run(["unshare", "--mount", "--propagation", "private", "sh", "-c", SWEEP, view, room.name], check=False)
     room.rmdir()
 
 

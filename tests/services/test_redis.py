@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
+import threading
 import typing as t
 from pathlib import Path
 
@@ -88,6 +91,29 @@ def test_the_master_becomes_a_replica_and_the_other_one_the_master(fleet: Fleet)
     assert fleet.server(0).role() == ("replica", "connected")
     assert fleet.server(1).role().name == "master"
     assert "is replica" in fleet.server(0).is_back()
+
+
+def test_nothing_that_was_acknowledged_on_the_way_is_lost(fleet: Fleet) -> None:
+    acknowledged: list[str] = []
+    ended = threading.Event()
+
+    def write() -> None:
+        for number in itertools.count():
+            if ended.is_set():
+                return
+            with contextlib.suppress(EventsError):
+                ask(fleet.places[0], LOGIN, 30, "SET", f"key{number}", "1")
+                acknowledged.append(f"key{number}")
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        wait_for("writes", lambda: len(acknowledged) > 10)
+        fleet.server(0).give_up_mastership()
+    finally:
+        ended.set()
+        writer.join()
+    assert [key for key in acknowledged if ask(fleet.places[1], LOGIN, 5, "GET", key) != "1"] == []
 
 
 def test_a_replica_is_left_alone(fleet: Fleet) -> None:

@@ -1,9 +1,9 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 # SPDX-FileCopyrightText: graceful.azure contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 """An application that writes to the database, and what became of its writes.
 
-write FILE    insert one number after the other until told to end; note every row that was acknowledged: time, number, server
+write FILE    insert one number after the other; note every row that was acknowledged: time, number, server
 check FILE... print as JSON what is in the files and whether it is in the database
 """
 
@@ -18,7 +18,7 @@ import typing as t
 from itertools import pairwise
 from pathlib import Path
 
-import psycopg2  # type: ignore[import-not-found]
+import psycopg2  # type: ignore[import-untyped]
 
 PAUSE = 0.05
 END = "end"
@@ -107,7 +107,7 @@ def main() -> None:
     writing = actions.add_parser("write")
     writing.add_argument("file", type=Path)
     writing.add_argument("--first", type=int, default=1)
-    writing.add_argument("--seconds", type=float, default=240)
+    writing.add_argument("--seconds", type=float, default=900)
     actions.add_parser("check").add_argument("file", type=Path, nargs="+")
     args = parser.parse_args()
     if args.action == "write":

@@ -11,6 +11,7 @@ from ansible_collections.graceful.azure.plugins.plugin_utils._cycle import (
     fleet,
     host_reports,
     observations,
+    recap,
 )
 
 CLAIMED: dict[str, t.Any] = {"claimed": True, "item": {"event_id": "A"}}
@@ -159,3 +160,54 @@ class TestHostReports:
     def test_an_approval_without_drain_needs_no_drain(self) -> None:
         work = {"events": [{"event_id": "A", "demands_drain": False}]}
         assert host_reports(work, looped(CLAIMED), None, None, looped(CLAIMED))["A"]["ready"] is True
+
+
+class TestRecap:
+    """When Azure started and ended an event is told as the first host saw it."""
+
+    def story(self, *waits: t.Any, **fields: t.Any) -> dict[str, t.Any]:
+        hosts = [f"web{number}" for number, _wait in enumerate(waits)]
+        planned = {**event(), "event_source": "Platform", "description": "", "resources": [], "deadline": None}
+        planned |= {"action": "notify", "reason": "", "leader": None, "hosts": hosts, "hold": [], **fields}
+        run = {
+            "plan": {"events": [planned], "hosts": {}, "blind": {}},
+            "work": {"hosts": {}, "elsewhere": {}, "words": []},
+            "decision": {},
+            "approvals": [],
+            "noticed": "2026-09-19T18:00:00Z",
+            "finished": "2026-09-19T18:30:00Z",
+        }
+        variables = {host: {"graceful__over": wait} for host, wait in zip(hosts, waits, strict=True)}
+        return t.cast(dict[str, t.Any], recap(run, variables, hosts)["events"][0])
+
+    def wait(self, started: str | None, gone: str | None) -> dict[str, t.Any]:
+        return {"outcome": "completed", "times": [{"event_id": "a", "started_at": started, "gone_at": gone}]}
+
+    def test_by_the_first_host_that_saw_it(self) -> None:
+        early = self.wait("2026-09-19T18:05:00Z", "2026-09-19T18:09:00Z")
+        late = self.wait("2026-09-19T18:05:01Z", "2026-09-19T18:07:00Z")
+        story = self.story(early, self.wait(None, None), late, {"skipped": True}, None)
+        assert (story["started"], story["gone"]) == ("2026-09-19T18:05:00Z", "2026-09-19T18:07:00Z")
+
+    def test_what_nobody_saw_is_unknown(self) -> None:
+        story = self.story(self.wait(None, "2026-09-19T18:07:00Z"))
+        assert (story["started"], story["gone"]) == (None, "2026-09-19T18:07:00Z")
+
+    def test_what_had_started_when_it_was_noticed_was_started_then(self) -> None:
+        story = self.story(self.wait("2026-09-19T18:05:00Z", None), event_status="Started")
+        assert story["started"] == "2026-09-19T18:00:00Z"
+
+    @pytest.mark.parametrize(
+        ("blind", "result", "words"),
+        [
+            ({}, "nothing", ["Nothing is announced."]),
+            ({"web1": "no"}, "failed", ["web1: nobody knows what Azure has announced to it (no)"]),
+        ],
+    )
+    def test_who_could_not_ask_does_not_say_that_nothing_is_announced(
+        self, blind: dict[str, str], result: str, words: list[str]
+    ) -> None:
+        plan = {"events": [], "hosts": {}, "blind": blind}
+        work: dict[str, t.Any] = {"hosts": {}, "elsewhere": {}, "words": []}
+        told = recap({"plan": plan, "work": work, "decision": {}, "approvals": []}, {}, [])
+        assert (told["result"], told["words"]) == (result, words)

@@ -22,6 +22,10 @@ FAILED = PassingFailure("refused")
 Step = list[dict[str, t.Any]] | Exception
 
 
+def at(seconds: int) -> str:
+    return f"2026-09-19T18:00:{seconds:02}Z"
+
+
 def run(
     until: str, *steps: Step, timeout: float = 10, seen: Seen | None = None, **filters: t.Any
 ) -> tuple[Outcome, JumpingClock]:
@@ -92,6 +96,41 @@ def test_timeout_zero_reads_once() -> None:
     assert (done.outcome, done.seen["polls"], clock.pauses) == ("timed_out", 1, [])
 
 
+class TestTimes:
+    BOTH: t.ClassVar[Step] = [event("A", "Started"), event("B")]
+
+    def times(self, done: Outcome) -> dict[str, tuple[str | None, str | None]]:
+        return {one["event_id"]: (one["started_at"], one["gone_at"]) for one in done.result()["times"]}
+
+    @pytest.mark.parametrize(
+        ("steps", "times"),
+        [
+            pytest.param([SCHEDULED, STARTED, STARTED, NOTHING], {"a": (at(1), at(3))}, id="started-and-gone"),
+            pytest.param([SCHEDULED, NOTHING], {"a": (None, at(1))}, id="never-started"),
+            pytest.param([STARTED], {"a": (at(0), None)}, id="still-there"),
+            pytest.param([SCHEDULED, FAILED, NOTHING], {"a": (None, at(2))}, id="no-answer-is-not-gone"),
+            pytest.param(
+                [BOTH, BOTH, [event("B", "Started")], NOTHING], {"a": (at(0), at(2)), "b": (at(2), at(3))}, id="each"
+            ),
+        ],
+    )
+    def test_each_event_has_its_own(self, steps: list[Step], times: dict[str, t.Any]) -> None:
+        assert self.times(run("gone", *steps)[0]) == times
+
+    def test_an_event_that_was_never_there_is_gone_at_the_first_read(self) -> None:
+        assert self.times(run("gone", NOTHING, event_ids=["X"])[0]) == {"x": (None, at(0))}
+        assert self.times(run("appeared", NOTHING, event_ids=["X"])[0]) == {}
+
+    def test_they_travel_from_slice_to_slice_and_a_change_ends_the_slice(self) -> None:
+        known = run("gone", self.BOTH, timeout=100, seen=Seen.from_option({"slice": 30}))[0]
+        later = [event("A", "Started"), event("B", "Started")]
+        second = run("gone", self.BOTH, later, timeout=100, seen=Seen.from_option(known.seen))[0]
+        assert second.continues, "the start of the second event would be lost with the host"
+        third = run("gone", NOTHING, timeout=100, seen=Seen.from_option(second.seen))[0]
+        assert self.times(third)["a"][0] == at(0)
+        assert self.times(third)["b"][0] == at(1)
+
+
 class TestSlices:
     def test_a_slice_ends_early_and_the_next_goes_on_where_it_ended(self) -> None:
         first, _clock = run("started", NOTHING, timeout=100, seen=Seen.from_option({"slice": 3}))
@@ -99,6 +138,10 @@ class TestSlices:
         assert (first.seen["polls"], first.seen["elapsed"]) == (4, 3.0)
         second, _clock = run("started", NOTHING, STARTED, timeout=100, seen=Seen.from_option(first.seen))
         assert (second.outcome, second.continues, second.seen["polls"]) == ("started", False, 6)
+
+    def test_a_first_read_that_does_not_count_does_not_end_the_slice(self) -> None:
+        first, _clock = run("started", SCHEDULED, timeout=100, seen=Seen.from_option({"slice": 3}))
+        assert (first.continues, first.seen["polls"]) == (True, 4)
 
     @pytest.mark.parametrize("until", ["gone", "changed"])
     def test_a_first_read_that_counts_ends_the_slice_so_that_a_reboot_cannot_lose_it(self, until: str) -> None:
@@ -121,7 +164,15 @@ class TestSlices:
         assert (done.outcome, done.continues, done.seen["elapsed"]) == ("timed_out", False, 10.0)
 
     @pytest.mark.parametrize(
-        "option", [{"colour": 1}, {"event_ids": "A"}, {"event_ids": [1]}, {"started": "yes"}, {"elapsed": "long"}]
+        "option",
+        [
+            {"colour": 1},
+            {"event_ids": "A"},
+            {"event_ids": [1]},
+            {"started": "yes"},
+            {"times": {"a": 1}},
+            {"elapsed": "long"},
+        ],
     )
     def test_a_state_that_no_wait_returned_is_refused(self, option: dict[str, t.Any]) -> None:
         with pytest.raises(WrongOption, match="leave seen out"):
