@@ -123,7 +123,9 @@ _value:
       type: str
       sample: "2026-09-19T18:00:00Z"
     blind:
-      description: For each targeted host that could not read its own document, why not. What Azure has announced to it alone is not known.
+      description:
+        - For each targeted host that could not read its own document, why not. What Azure has announced to it alone
+          is not known.
       type: dict
     summary:
       description: The plan in words.

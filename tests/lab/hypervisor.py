@@ -9,7 +9,7 @@ power ACTION NAME    reboot, redeploy, freeze, off, on, cut or join a machine, b
 on-start             what Azure does when an event starts (the emulator calls this)
 azure WORDS...       the emulator's own commands: publish, cancel, fault, state, ...
 
-FLEET.json: {"metadata": ADDRESS, "outage": SECONDS, "machines": {NAME: {"address", "hostname", "azure_name", "scope"}}}.
+FLEET.json: {"metadata": ADDRESS, "outage": SECONDS, "machines": {NAME: {"address", "hostname", "azure_name", "scope"}}}
 A machine without an azure_name is a neighbour of the VMs: it has no metadata service and no events.
 """
 
@@ -284,9 +284,7 @@ class Room:
         keep.mkdir(parents=True, exist_ok=True)
         words = [sys.executable, str(HERE / "hypervisor.py"), "serve", str(fleet), str(keep)]
         with (keep / "hypervisor.log").open("wb") as log:
-            process = subprocess.Popen(
-                words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
-            )
+            process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
         deadline = time.monotonic() + BOOT_SECONDS
         while not (self.path / "up").exists():
             if process.poll() is not None or time.monotonic() > deadline:

@@ -26,7 +26,11 @@ def read_journal(keep: Path) -> list[Json]:
 class Fleet:
     def __init__(self, room: Path) -> None:
         machines: Json = json.loads((room / "fleet.json").read_text())["machines"]
-        self.disks = {spec["azure_name"]: room / "machines" / name / "disk" for name, spec in machines.items() if spec.get("azure_name")}
+        self.disks = {
+            spec["azure_name"]: room / "machines" / name / "disk"
+            for name, spec in machines.items()
+            if spec.get("azure_name")
+        }
 
     def witnessed(self, vm: str, until: float = float("inf")) -> str | None:
         """What the machine last said of itself: drained, back, or nothing."""

@@ -25,12 +25,12 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 CACHE = Path(os.environ.get("GRACEFUL_LAB_CACHE") or HERE.parents[1] / ".cache" / "lab")
 TOOLS = {"ip": "iproute2", "ssh": "openssh-client", "unshare": "util-linux", "mount": "mount"}
-PACKAGES = (
-    "openssh-server python3-requests iproute2 procps curl hey "
-    "nginx-light haproxy redis-server redis-sentinel "
-    "postgresql python3-psycopg2 patroni etcd-server etcd-client "
-    "corosync pacemaker crmsh resource-agents"
-).split()
+PACKAGES = [
+    *("openssh-server", "python3-requests", "iproute2", "procps", "curl", "hey"),
+    *("nginx-light", "haproxy", "redis-server", "redis-sentinel"),
+    *("postgresql", "python3-psycopg2", "patroni", "etcd-server", "etcd-client"),
+    *("corosync", "pacemaker", "crmsh", "resource-agents"),
+]
 ROOM = "graceful-lab-"
 NAMESPACES = ["unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child", "--mount-proc"]
 PROBE = """
@@ -118,7 +118,8 @@ def enter(command: t.Sequence[str]) -> int:
 def leave(room: Path) -> None:
     """The room's mounts and processes went with its namespaces; its control groups and its door are left."""
     with tempfile.TemporaryDirectory(prefix=ROOM) as view:
-        subprocess.run(["unshare", "--mount", "--propagation", "private", "sh", "-c", SWEEP, view, room.name], check=False)
+        sweep = ["unshare", "--mount", "--propagation", "private", "sh", "-c", SWEEP, view, room.name]
+        subprocess.run(sweep, check=False)
     room.rmdir()
 
 

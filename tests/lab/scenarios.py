@@ -111,8 +111,10 @@ def main() -> int:
     if status:
         return status
     names = known if args.all else args.names or list(SHORT)
-    left = "" if args.all or args.names else f"; left to `make test-lab-all`: {', '.join(sorted(set(known) - set(names)))}"
-    print(f"playing {', '.join(names)}{left}", flush=True)
+    print(f"playing {', '.join(names)}", flush=True)
+    left = sorted(set(known) - set(names))
+    if left and not args.names:
+        print(f"skipped, left to `make test-lab-all`: {', '.join(left)}", flush=True)
     with ThreadPoolExecutor(args.jobs) as pool:
         outcomes = list(pool.map(play, names))
     tell(outcomes)
