@@ -13,9 +13,10 @@ author: graceful.azure contributors (@graceful)
 description:
   - If this host's Redis is the master, has a Sentinel fail over, and waits until this one is a replica that is
     connected to its new master.
-  - Until then this server takes no writes, for at most 10 seconds, and it follows as soon as the other one is the master.
-    A Sentinel alone would tell it some ten seconds later, and what it acknowledges in that time would be lost. This needs
-    Redis 6.2 and a user that may C(CLIENT), C(REPLICAOF) and C(CONFIG REWRITE); without, the Sentinel does it.
+  - Until then this server takes no writes, for at most 10 seconds, and it follows as soon as the other one is the
+    master. A Sentinel alone would tell it some ten seconds later, and what it acknowledges in that time would be
+    lost. This needs Redis 6.2 and a user that may C(CLIENT), C(REPLICAOF) and C(CONFIG REWRITE); without, the
+    Sentinel does it.
   - Speaks to Redis and Sentinel directly; no client or library is needed. TLS is not supported.
 options:
   state:

@@ -30,7 +30,9 @@ EMULATOR = COLLECTION / "roles" / "emulator" / "files" / "azure_events_emulator.
 EVENTS_PATH = "/metadata/scheduledevents"
 INSTANCE_PATH = "/metadata/instance"
 NAMESPACE = "ansible_collections.graceful.azure.tests.integration.namespace"
-UNSHARE = ["unshare", *([] if os.geteuid() == 0 else ["--user", "--map-root-user"]), "--net", "--mount"]
+# What runs in the namespace ends with it, also when the tests are killed.
+UNSHARE = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child"]
+UNSHARE += [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
 TRACEBACK = "Traceback (most recent call last)"
 UNPRINTABLE = re.compile(r"[^\x20-\x7e\n\u00a0-\uffff\U00010000-\U0010ffff]")
 PATIENCE = 400
@@ -406,7 +408,7 @@ class NamespaceReads:
 
     def stop(self) -> None:
         if self._process and self._process.poll() is None:
-            self._process.terminate()
+            self._process.kill()
             self._process.wait(10)
 
 
