@@ -1,4 +1,4 @@
-#!/bin/bash
+#!/usr/bin/env bash
 # SPDX-FileCopyrightText: graceful.azure contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Installs packages into an overlay on this machine's root, never on the machine: base.sh DIRECTORY PACKAGE...

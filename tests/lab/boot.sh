@@ -1,4 +1,4 @@
-#!/bin/bash
+#!/usr/bin/env bash
 # SPDX-FileCopyrightText: graceful.azure contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 # Becomes one machine: boot.sh HOME BASE HOSTNAME, run by the hypervisor in the machine's own namespaces.
