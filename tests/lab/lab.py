@@ -140,7 +140,9 @@ def inside(room: Path, layer: Path, command: t.Sequence[str]) -> int:
     run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", room / "id")
     # Two rooms have machines of the same addresses: they may share no connection.
     settings = {"GRACEFUL_LAB": str(room), "ANSIBLE_SSH_CONTROL_PATH_DIR": str(room / "ssh")}
-    return subprocess.run(command, env={**os.environ, **settings}, check=False).returncode
+    # Meant for hosts that are this machine; a user that a task becomes there could not read it.
+    inherited = {key: value for key, value in os.environ.items() if key != "ANSIBLE_REMOTE_TEMP"}
+    return subprocess.run(command, env={**inherited, **settings}, check=False).returncode
 
 
 def main() -> int:
