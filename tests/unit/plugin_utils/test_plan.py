@@ -470,7 +470,9 @@ def test_the_summary_tells_the_plan_in_words() -> None:
     seen["web3"] = {"reachable": False}
     seen["web4"] = host("vm4", error="HTTP 500")
     settings = for_all(seen, min_available={"wbe": 1})
-    assert plan(seen, settings=settings, now=NOW)["summary"] == [
+    made = plan(seen, settings=settings, now=NOW)
+    assert made["blind"] == {"web3": "it could not be reached", "web4": "HTTP 500"}
+    assert made["summary"] == [
         "Events: 2. Hosts that they touch: 2 of 4.",
         "'E1': Reboot of web1 in 15 min: drain, then approve (rule 'reboot or move'):"
         " a drained host loses nothing, and approving saves the wait.",
