@@ -269,7 +269,7 @@ LATE_MODULE = Case(
     [health(), {"name": "users", "kind": "connections", "ports": ["{{ busy }}"], "timeout": 15}],
 )
 SLOW_SUM = Case("slow-sum", [tasks("naps", do="naps", timeout=5)])
-NO_TIME = Case("no-time", [tasks("slow", do="sleep")], variables={"drain_seconds": 5})
+NO_TIME = Case("no-time", [tasks("slow", do="sleep")], variables={"drain_seconds": 20})
 UNREACHABLE = Case(
     "unreachable",
     [health(), tasks("queue", do="go_down", probe="gone is success"), tasks("never")],
