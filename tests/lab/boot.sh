@@ -31,8 +31,9 @@ ln -s /proc/self/fd "$root/dev/fd"
 
 echo "$name" >"$root/etc/hostname"
 cp "$home/hosts" "$root/etc/hosts"
-install -d -m 700 "$root/root/.ssh"
-install -m 600 "$home/authorized_keys" "$root/root/.ssh/authorized_keys"
+operator=$root/root
+install -d -m 700 "$operator/.ssh"
+install -m 600 "$home/authorized_keys" "$operator/.ssh/authorized_keys"
 if [ ! -e "$home/booted" ]; then
   rm -f "$root"/etc/ssh/ssh_host_*
   ssh-keygen -q -t ed25519 -N '' -f "$root/etc/ssh/ssh_host_ed25519_key"
