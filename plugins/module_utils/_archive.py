@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import copy
 import errno
 import hashlib
 import os
@@ -18,6 +19,9 @@ import typing as t
 from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
 
 CHUNK = 1 << 20
+PART = ".graceful-part"
+# The archive is our own and its checksum is known: owners and modes come back as they were, whatever Python's default.
+AS_SAVED: dict[str, t.Any] = {"filter": "fully_trusted"} if hasattr(tarfile, "fully_trusted_filter") else {}
 
 
 class Saved(t.NamedTuple):
@@ -72,7 +76,7 @@ def restore(paths: t.Sequence[str], archive: str, checksum: str, dry_run: bool) 
     restored = []
     try:
         with tarfile.open(archive, mode="r:gz") as tar:
-            # A directory's own mode and times come last, or writing into it would change them again.
+            # A directory's final mode and times come last: it has to be written into before.
             directories = []
             for member in tar:
                 target = "/" + os.path.normpath(member.name)
@@ -83,17 +87,38 @@ def restore(paths: t.Sequence[str], archive: str, checksum: str, dry_run: bool) 
                 restored.append(target)
                 if dry_run:
                     continue
-                tar.extract(member, path="/", set_attrs=not member.isdir(), numeric_owner=True)
                 if member.isdir():
-                    directories.append(member)
-            for member in reversed(directories):
-                target = "/" + os.path.normpath(member.name)
-                tar.chown(member, target, numeric_owner=True)
+                    _make_directory(tar, member, target)
+                    directories.append((member, target))
+                else:
+                    _put_back(tar, member, target)
+            for member, target in reversed(directories):
                 tar.chmod(member, target)
                 tar.utime(member, target)
     except (OSError, tarfile.TarError, EOFError) as exc:
         raise EventsError(f"Putting back {archive} failed after {len(restored)} entries: {exc}. Run it again.") from exc
     return restored
+
+
+def _make_directory(tar: tarfile.TarFile, member: tarfile.TarInfo, target: str) -> None:
+    os.makedirs(target, mode=0o700)
+    tar.chown(member, target, numeric_owner=True)
+    os.chmod(target, member.mode | 0o700)
+
+
+def _put_back(tar: tarfile.TarFile, member: tarfile.TarInfo, target: str) -> None:
+    """Under another name first: what a kill or a full disk leaves half written is not taken for what was saved."""
+    part = copy.copy(member)
+    part.name = member.name + PART
+    if os.path.lexists(target + PART):
+        os.unlink(target + PART)
+    try:
+        tar.extract(part, path="/", numeric_owner=True, **AS_SAVED)
+        os.rename(target + PART, target)
+    except OSError:
+        if os.path.lexists(target + PART):
+            os.unlink(target + PART)
+        raise
 
 
 def checksum_of(path: str) -> str:

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import json
 import math
-import time
 import typing as t
-from datetime import datetime, timezone
 
+from ansible_collections.graceful.azure.plugins.module_utils._clock import Clock
 from ansible_collections.graceful.azure.plugins.module_utils._document import parse_time
 from ansible_collections.graceful.azure.plugins.module_utils._errors import (
     NothingThere,
@@ -43,19 +42,6 @@ class Sender(t.Protocol):
         connect_timeout: float,
         total_timeout: float,
     ) -> Reply: ...
-
-
-class Clock:
-    """The passing of time; tests hand in their own."""
-
-    def monotonic(self) -> float:
-        return time.monotonic()
-
-    def utc_now(self) -> datetime:
-        return datetime.now(timezone.utc)
-
-    def sleep(self, seconds: float) -> None:
-        time.sleep(seconds)
 
 
 class Limits(t.NamedTuple):

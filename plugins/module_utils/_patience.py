@@ -8,21 +8,11 @@
 
 from __future__ import annotations
 
-import time
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.graceful.azure.plugins.module_utils._clock import Clock
 from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError, WrongOption
-
-
-class Clock:
-    """The passing of time; tests hand in their own."""
-
-    def monotonic(self) -> float:
-        return time.monotonic()
-
-    def sleep(self, seconds: float) -> None:
-        time.sleep(seconds)
 
 
 class Late(EventsError):

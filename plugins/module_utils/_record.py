@@ -12,12 +12,12 @@ import os
 import typing as t
 from datetime import datetime, timezone
 
+from ansible_collections.graceful.azure.plugins.module_utils._clock import Clock
 from ansible_collections.graceful.azure.plugins.module_utils._document import same_id
 from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError, WrongOption
 from ansible_collections.graceful.azure.plugins.module_utils._record_files import (
     STATUSES,
     VERSION,
-    Clock,
     Damaged,
     Folder,
     Record,
@@ -119,10 +119,10 @@ def keep_record(
     try:
         folder.inspect()
         if wish.state == "listed":
-            return _list(folder, wish, clock.epoch())
+            return _list(folder, wish, clock.utc_now().timestamp())
         act = {"claimed": _claim, "noted": _note, "released": _release}[wish.state]
         with folder.locked(clock):
-            outcome = act(folder, wish, clock.epoch())
+            outcome = act(folder, wish, clock.utc_now().timestamp())
     except OSError as exc:
         raise EventsError(words(exc, directory)) from exc
     if outcome.journal and not check_mode:

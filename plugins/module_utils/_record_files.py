@@ -16,9 +16,9 @@ import json
 import os
 import re
 import stat
-import time
 import typing as t
 
+from ansible_collections.graceful.azure.plugins.module_utils._clock import Clock
 from ansible_collections.graceful.azure.plugins.module_utils._document import same_id
 from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError, PassingFailure, WrongOption
 
@@ -41,19 +41,6 @@ class Damaged(EventsError):
             "event with force=true, which sets it aside in history/ and begins a new record."
         )
         self.file = file
-
-
-class Clock:
-    """The host's time; tests hand in their own."""
-
-    def epoch(self) -> float:
-        return time.time()
-
-    def monotonic(self) -> float:
-        return time.monotonic()
-
-    def sleep(self, seconds: float) -> None:
-        time.sleep(seconds)
 
 
 def shown(text: t.Any) -> str:

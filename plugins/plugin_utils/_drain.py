@@ -12,10 +12,9 @@ All of the state is plain data, so that it can travel from one task to the next.
 from __future__ import annotations
 
 import copy
-import time
 import typing as t
-from datetime import datetime, timezone
 
+from ansible_collections.graceful.azure.plugins.module_utils._clock import Clock
 from ansible_collections.graceful.azure.plugins.plugin_utils._drain_steps import (
     PHASE,
     Find,
@@ -42,15 +41,6 @@ DONE_BY_TASKS = ("haproxy", "tasks")
 
 class OutOfTime(BaseException):
     """Raised by whoever runs modules, when the time that it was given is over."""
-
-
-class Clock:
-    def monotonic(self) -> float:
-        # The same for all the processes that Ansible forks.
-        return time.monotonic()
-
-    def utc_now(self) -> datetime:
-        return datetime.now(timezone.utc)
 
 
 class Host(t.Protocol):

@@ -9,7 +9,8 @@ import json
 import typing as t
 from datetime import datetime, timedelta, timezone
 
-from ansible_collections.graceful.azure.plugins.module_utils._client import Client, Clock, Limits
+from ansible_collections.graceful.azure.plugins.module_utils._client import Client, Limits
+from ansible_collections.graceful.azure.plugins.module_utils._clock import Clock
 from ansible_collections.graceful.azure.plugins.module_utils._service import Service
 from ansible_collections.graceful.azure.plugins.module_utils._transport import Reply
 

@@ -3,14 +3,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import shutil
 import signal
+import typing as t
 from pathlib import Path
 
 import pytest
-from ansible_collections.graceful.azure.plugins.module_utils._archive import checksum_of, restore, save
+from ansible_collections.graceful.azure.plugins.module_utils._archive import PART, checksum_of, restore, save
 from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
 
 
@@ -51,6 +53,53 @@ def test_only_what_was_lost_is_put_back(scratch: Path, tmp_path: Path) -> None:
     assert restore([str(scratch)], archive, saved.checksum, dry_run=False) == []
 
 
+@contextlib.contextmanager
+def largest_file(size: int) -> t.Iterator[None]:
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, before)
+
+
+def test_what_could_not_be_put_back_whole_is_put_back_by_the_next_run(scratch: Path, tmp_path: Path) -> None:
+    large = scratch / "deep" / "large"
+    large.write_bytes(os.urandom(300_000))
+    os.link(large, scratch / "deep" / "large too")
+    archive, content = str(tmp_path / "a.tar.gz"), large.read_bytes()
+    saved = save([str(scratch)], archive)
+    shutil.rmtree(scratch)
+    with largest_file(100_000), pytest.raises(EventsError, match=r"File too large. Run it again"):
+        restore([str(scratch)], archive, saved.checksum, dry_run=False)
+    assert not list(scratch.rglob("large*")), "half a file would be taken for the whole one"
+    (scratch / "deep" / f"large{PART}").write_text("left by a run that was killed")
+    restore([str(scratch)], archive, saved.checksum, dry_run=False)
+    assert large.read_bytes() == content
+    assert large.samefile(scratch / "deep" / "large too")
+    assert (scratch / "deep").stat().st_mode & 0o777 == 0o750
+    assert not list(scratch.rglob(f"*{PART}"))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_owners_and_all_of_the_mode_come_back(scratch: Path, tmp_path: Path) -> None:
+    secret, deep = scratch / "deep" / "secret", scratch / "deep"
+    os.chown(secret, 1234, 1235)
+    os.chown(deep, 1236, 1237)
+    secret.chmod(0o6751)
+    deep.chmod(0o3500)
+    archive = str(tmp_path / "a.tar.gz")
+    saved = save([str(scratch)], archive)
+    before = [path.lstat() for path in (deep, secret)]
+    shutil.rmtree(scratch)
+    restore([str(scratch)], archive, saved.checksum, dry_run=False)
+    for old, new in zip(before, [path.lstat() for path in (deep, secret)], strict=True):
+        assert (new.st_uid, new.st_gid, new.st_mode) == (old.st_uid, old.st_gid, old.st_mode)
+        assert new.st_mtime == pytest.approx(old.st_mtime)
+
+
 def test_a_damaged_checkpoint_puts_nothing_back(scratch: Path, tmp_path: Path) -> None:
     archive = tmp_path / "a.tar.gz"
     saved = save([str(scratch)], str(archive))
@@ -79,15 +128,8 @@ def test_a_full_disk_leaves_the_earlier_archive_alone(scratch: Path, tmp_path: P
     archive = str(tmp_path / "safe" / "a.tar.gz")
     saved = save([str(scratch)], archive)
     (scratch / "large").write_bytes(os.urandom(300_000))
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    try:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))
-        with pytest.raises(EventsError, match="failed: File too large"):
-            save([str(scratch)], archive)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-        signal.signal(signal.SIGXFSZ, before)
+    with largest_file(100_000), pytest.raises(EventsError, match="failed: File too large"):
+        save([str(scratch)], archive)
     assert checksum_of(archive) == saved.checksum
     assert os.listdir(tmp_path / "safe") == ["a.tar.gz"]
 

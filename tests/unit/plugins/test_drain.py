@@ -6,12 +6,10 @@ from __future__ import annotations
 
 import json
 import typing as t
-from datetime import datetime, timedelta, timezone
 
 import pytest
 from ansible_collections.graceful.azure.plugins.plugin_utils._drain import (
     RECORD,
-    Clock,
     Drain,
     OutOfTime,
     Result,
@@ -19,6 +17,7 @@ from ansible_collections.graceful.azure.plugins.plugin_utils._drain import (
     seconds_left,
     secrets_of,
 )
+from ansible_collections.graceful.azure.tests.unit.plugins.scripted import JumpingClock
 
 Json = dict[str, t.Any]
 EVENT = {"event_id": "ABC", "event_type": "Reboot"}
@@ -32,21 +31,10 @@ CONNECTIONS = "graceful.azure.established_connections"
 SERVICE = "ansible.builtin.service"
 
 
-class SteppedClock(Clock):
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def utc_now(self) -> datetime:
-        return datetime(2026, 9, 19, tzinfo=timezone.utc) + timedelta(seconds=self.now)
-
-
 class Host:
     """Keeps the record as the real module would, as far as a drain looks at it."""
 
-    def __init__(self, clock: SteppedClock) -> None:
+    def __init__(self, clock: JumpingClock) -> None:
         self._clock = clock
         self.steps: list[Json] = []
         self.marks: list[Json] = []
@@ -90,7 +78,7 @@ class Host:
 
 class Course:
     def __init__(self) -> None:
-        self.clock = SteppedClock()
+        self.clock = JumpingClock()
         self.host = Host(self.clock)
 
     def begin(self, *steps: Json, seconds: float = 100, check_mode: bool = False, **more: t.Any) -> Drain:

@@ -12,6 +12,7 @@ import pytest
 from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
 from ansible_collections.graceful.azure.plugins.module_utils._health import Health, MarkerSwitch, UrlSwitch, ask
 from ansible_collections.graceful.azure.plugins.module_utils._patience import Late, Patience
+from ansible_collections.graceful.azure.tests.unit.plugins.scripted import JumpingClock
 
 
 class Application(http.server.ThreadingHTTPServer):
@@ -97,13 +98,13 @@ def test_the_marker_is_there_as_long_as_it_should(application: Application, tmp_
 
 def test_one_healthy_answer_starts_the_count_anew(application: Application, tmp_path: Path) -> None:
     application.statuses = [200, 503, 503, 200, 503]
-    health(application, tmp_path / "marker", interval=0.2).settle(True, Patience(20))
-    assert application.asked > 5
+    health(application, tmp_path / "marker", interval=1).settle(True, Patience(20, JumpingClock()))
+    assert application.asked == 1 + 3 + 3, "one to see how it is, three in vain, three for two seconds"
 
 
 def test_an_application_that_ignores_the_marker_is_found_out(application: Application, tmp_path: Path) -> None:
     with pytest.raises(Late, match=r"still: .* answers 200"):
-        health(application, tmp_path / "marker").settle(True, Patience(0.5))
+        health(application, tmp_path / "marker").settle(True, Patience(9, JumpingClock()))
     assert (tmp_path / "marker").exists(), "what is drained stays so"
 
 

@@ -7,23 +7,11 @@ import typing as t
 
 import pytest
 from ansible_collections.graceful.azure.plugins.module_utils._errors import WrongOption
-from ansible_collections.graceful.azure.plugins.module_utils._patience import Clock, Late, Patience, Proof
+from ansible_collections.graceful.azure.plugins.module_utils._patience import Late, Patience, Proof
+from ansible_collections.graceful.azure.tests.unit.plugins.scripted import JumpingClock
 
 
-class TestClock(Clock):
-    __test__ = False
-
-    def __init__(self) -> None:
-        self.now = 50.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
-
-
-def looks(clock: TestClock, pattern: str, takes: float = 0.0) -> t.Callable[[], Proof]:
+def looks(clock: JumpingClock, pattern: str, takes: float = 0.0) -> t.Callable[[], Proof]:
     """One character per look, + for what holds; the last one stays."""
     left = list(pattern)
 
@@ -47,9 +35,9 @@ CASES = [
     ("pattern", "lasting", "seconds"), [case[1:] for case in CASES], ids=[case[0] for case in CASES]
 )
 def test_it_is_proven(pattern: str, lasting: float, seconds: float) -> None:
-    clock = TestClock()
+    clock = JumpingClock()
     assert Patience(10, clock).until(looks(clock, pattern), pause=1, lasting=lasting) == "seen +"
-    assert clock.now == 50 + seconds
+    assert clock.now == 1000 + seconds
 
 
 @pytest.mark.parametrize(
@@ -58,22 +46,22 @@ def test_it_is_proven(pattern: str, lasting: float, seconds: float) -> None:
     ids=["never", "not long enough"],
 )
 def test_it_is_late_at_the_end_of_the_time_and_not_later(pattern: str, lasting: float, words: str) -> None:
-    clock = TestClock()
+    clock = JumpingClock()
     with pytest.raises(Late, match=words) as caught:
         Patience(5, clock).until(looks(clock, pattern), pause=1, lasting=lasting)
-    assert clock.now == 55
+    assert clock.now == 1005
     assert caught.value.fields["late"] is True
 
 
 def test_the_last_pause_is_no_longer_than_what_is_left() -> None:
-    clock = TestClock()
+    clock = JumpingClock()
     with pytest.raises(Late):
         Patience(5, clock).until(looks(clock, "-"), pause=60)
-    assert clock.now == 55
+    assert clock.now == 1005
 
 
 def test_a_request_gets_what_is_left_but_never_nothing() -> None:
-    clock = TestClock()
+    clock = JumpingClock()
     patience = Patience(3, clock)
     assert patience.request_timeout() == 3
     assert patience.request_timeout(1) == 1

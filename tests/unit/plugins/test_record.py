@@ -16,9 +16,11 @@ import socket
 import sys
 import time
 import typing as t
+from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
+from ansible_collections.graceful.azure.plugins.module_utils._clock import Clock
 from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError, PassingFailure
 from ansible_collections.graceful.azure.plugins.module_utils._record import (
     LONGEST_SILENCE,
@@ -32,7 +34,6 @@ from ansible_collections.graceful.azure.plugins.module_utils._record_files impor
     KEPT_IN_HISTORY,
     LARGEST_RECORD,
     LOCK_WAIT,
-    Clock,
     file_name,
     shown,
 )
@@ -51,8 +52,8 @@ class SetClock(Clock):
         self.now = START
         self.slept = 0.0
 
-    def epoch(self) -> float:
-        return self.now
+    def utc_now(self) -> datetime:
+        return datetime.fromtimestamp(self.now, timezone.utc)
 
     def monotonic(self) -> float:
         return self.slept
