@@ -5,23 +5,27 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import typing as t
 from collections.abc import Iterator
 
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure, AnsibleError
+from ansible.playbook.block import Block
 from ansible.playbook.helpers import load_list_of_blocks
 from ansible.playbook.task import Task
+from ansible.playbook.task_include import TaskInclude
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.graceful.azure.plugins.plugin_utils._drain import Drain, OutOfTime
 from ansible_collections.graceful.azure.plugins.plugin_utils._drain_steps import Unusable, task_file
-from ansible_collections.graceful.azure.plugins.plugin_utils._words import printable
+from ansible_collections.graceful.azure.plugins.plugin_utils._words import printable, quoted
 
 display = Display()
 Result = dict[str, t.Any]
 # These decide on the controller which module the host needs.
 ACTIONS = ("ansible.builtin.service",)
+ON_THE_CONTROLLER = ("assert", "debug", "fail", "include_vars", "meta", "pause", "set_fact")
 
 
 class ActionModule(ActionBase):
@@ -35,6 +39,8 @@ class ActionModule(ActionBase):
         result: Result = super().run(tmp, task_vars)
         del tmp
         args = self._task.args
+        if args.get("now") == "read":
+            return self._read(result, args)
         drain = Drain(TaskHost(self, task_vars or {}), args.get("progress"), bool(self._task.check_mode))
         before = len(args["progress"]["report"]["timeline"]) if args.get("progress") else 0
         happened: dict[str, t.Callable[[], None]] = {
@@ -47,7 +53,7 @@ class ActionModule(ActionBase):
         }
         now = args.get("now")
         if now not in happened:
-            raise AnsibleActionFail(f"drain_step: now has to be one of {', '.join(happened)}, not {now!r}.")
+            raise AnsibleActionFail(f"drain_step: now has to be one of read, {', '.join(happened)}, not {now!r}.")
         happened[now]()
         for mark in drain.report["timeline"][before:]:
             host = (task_vars or {}).get("inventory_hostname", "host")
@@ -64,19 +70,79 @@ class ActionModule(ActionBase):
             float(args.get("seconds") or 0),
             undo=bool(args.get("undo")),
             kinds=args.get("kinds") or (),
-            find=lambda name: self._checked_file(task_file(name, folders)),
+            find=lambda name, probe: TaskFile(task_file(name, folders), self).checked(probe),
         )
 
-    def _checked_file(self, path: str) -> str:
-        """A mistake in an included file ends the whole run, so it has to be found before."""
+    def _read(self, result: Result, args: Result) -> Result:
+        """Task files that are used without a step: where they are, and what their tasks register."""
+        files = []
+        for name in args.get("files") or []:
+            try:
+                files.append(TaskFile(task_file(name, args.get("folders") or []), self))
+                files[-1].checked(probe=False)
+            except Unusable as exc:
+                raise AnsibleActionFail(f"the file is {quoted(name, 200)}, {exc}") from exc
+        result.update(files=[file.path for file in files], evidence=[name for file in files for name in file.evidence])
+        return result
+
+
+class TaskFile:
+    """A user's task file. A mistake in one that is included ends the whole run, so it has to be found before."""
+
+    def __init__(self, path: str, action: ActionBase, known: t.Collection[str] = ()) -> None:
+        self.path = path
+        self._action = action
+        self._known = {path, *known}
+        self._tasks: list[Task] = []
+
+    def checked(self, probe: bool) -> str:
+        loader = self._action._loader
         try:
-            tasks = self._loader.load_from_file(path)
-            if not isinstance(tasks, list):
+            given = loader.load_from_file(self.path)
+            if not isinstance(given, list):
                 raise Unusable("which is not a list of tasks")
-            load_list_of_blocks(tasks, self._task.get_play(), variable_manager=NoImports(), loader=self._loader)
+            play = self._action._task.get_play()
+            blocks = load_list_of_blocks(given, play, variable_manager=NoImports(), loader=loader)
         except AnsibleError as exc:
             raise Unusable(f"which cannot be read: {exc.message}") from exc
-        return path
+        self._tasks = list(_tasks_in(blocks))
+        for task in self._tasks:
+            if isinstance(task, TaskInclude):
+                self._check_included(task, probe)
+            elif probe and not task.register and _bare(task.action) not in ON_THE_CONTROLLER:
+                raise Unusable(
+                    f"whose task {quoted(task.get_name(), 80)} registers nothing. In a probe each task that looks at "
+                    "the host has to: one that did not reach it could otherwise not be told from one that did"
+                )
+        return self.path
+
+    def _check_included(self, task: Task, probe: bool) -> None:
+        if probe:
+            raise Unusable("which includes others. The tasks of a probe have to stand in its own file")
+        name = str(task.args.get("_raw_params") or task.args.get("file") or "")
+        path = os.path.join(os.path.dirname(self.path), name)
+        if os.path.isfile(path) and path not in self._known:
+            try:
+                TaskFile(path, self._action, self._known).checked(probe)
+            except Unusable as exc:
+                raise Unusable(f"which includes {quoted(name, 200)}, {exc}") from exc
+
+    @property
+    def evidence(self) -> list[str]:
+        """The variables in which its tasks say what they saw."""
+        return [task.register for task in self._tasks if task.register]
+
+
+def _tasks_in(blocks: t.Iterable[t.Any]) -> Iterator[Task]:
+    for each in blocks:
+        if isinstance(each, Block):
+            yield from _tasks_in([*each.block, *each.rescue, *each.always])
+        else:
+            yield each
+
+
+def _bare(action: str) -> str:
+    return action.removeprefix("ansible.builtin.").removeprefix("ansible.legacy.")
 
 
 class NoImports:

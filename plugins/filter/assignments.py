@@ -26,6 +26,10 @@ options:
   claims:
     description: What claiming returned, by host, once that is done.
     type: dict
+  forced:
+    description: Whether to take over what a run that may still be alive has left on a host.
+    type: bool
+    default: false
 """
 
 EXAMPLES = r"""
@@ -36,7 +40,9 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: The work by host, the events that other runs have in hand, and remarks in words.
+  description:
+    - The work by host, the events that other runs have in hand, which of those this run should claim again, the hosts
+      with a damaged record, and remarks in words.
   type: dict
 """
 

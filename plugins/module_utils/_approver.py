@@ -22,6 +22,16 @@ from ansible_collections.graceful.azure.plugins.module_utils._errors import Even
 from ansible_collections.graceful.azure.plugins.module_utils._service import Service
 
 
+class Terms(t.NamedTuple):
+    """What has to be so, or an event is left alone; None asks for nothing."""
+
+    # The name of this VM, which has to be the event's leader.
+    leader: str | None = None
+    # Nobody beyond these may be affected.
+    resources: t.Collection[str] | None = None
+    event_type: str | None = None
+
+
 class Approval:
     """The lists that the module returns; every id stands in at most one, spelled as in the document if it is there."""
 
@@ -30,11 +40,13 @@ class Approval:
         self.already_started: list[str] = []
         self.missing: list[str] = []
         self.not_leader: list[str] = []
+        self.unexpected: list[str] = []
+        self.refusals: list[str] = []
         self.warnings: list[str] = []
         self.statuses: dict[str, str] = {}
 
     def lists(self) -> dict[str, t.Any]:
-        fields = ("approved", "already_started", "missing", "not_leader")
+        fields = ("approved", "already_started", "missing", "not_leader", "unexpected")
         return dict({field: getattr(self, field) for field in fields}, changed=bool(self.approved))
 
     def diff(self) -> dict[str, t.Any]:
@@ -46,15 +58,15 @@ class Approval:
 def approve(
     service: Service,
     event_ids: t.Sequence[str],
-    leader: str | None,
+    terms: Terms,
     missing_ok: bool,
     check_mode: bool,
 ) -> Approval:
-    """Read, decide, post once, and look what became of it. With a leader's name, only events that it leads."""
+    """Read, decide, post once, and look what became of it."""
     approval = Approval()
     wanted = list({same_id(event_id): event_id.strip() for event_id in event_ids}.values())
     document = service.read().document
-    pending = _sort(document, wanted, leader, approval)
+    pending = _sort(document, wanted, terms, approval)
     _check_missing(approval, missing_ok, "nothing was posted")
     if check_mode or not pending:
         approval.approved.extend(pending)
@@ -64,7 +76,7 @@ def approve(
         try:
             service.start(pending, document)
         except (PassingFailure, Refused) as failure:
-            document, still = _look_again(service, pending, leader, approval, failure)
+            document, still = _look_again(service, pending, terms, approval, failure)
             _check_missing(approval, missing_ok, "its approval had not been confirmed")
             if not still:
                 return approval
@@ -84,7 +96,7 @@ def approve(
     raise AssertionError("unreachable: the last try returns or raises")
 
 
-def _sort(document: Document, wanted: t.Sequence[str], leader: str | None, approval: Approval) -> list[str]:
+def _sort(document: Document, wanted: t.Sequence[str], terms: Terms, approval: Approval) -> list[str]:
     """Put every wanted id into its list; what is left may be posted."""
     pending = []
     for event_id in wanted:
@@ -93,8 +105,11 @@ def _sort(document: Document, wanted: t.Sequence[str], leader: str | None, appro
             approval.missing.append(event_id)
         elif any(event["event_status"] == STARTED for event in entries):
             approval.already_started.append(entries[0]["event_id"])
-        elif leader is not None and not _leads(leader, entries[0]):
+        elif terms.leader is not None and not _leads(terms.leader, entries[0]):
             approval.not_leader.append(entries[0]["event_id"])
+        elif why := next(filter(None, (_why_unexpected(terms, event) for event in entries)), ""):
+            approval.unexpected.append(entries[0]["event_id"])
+            approval.refusals.append(f"{entries[0]['event_id']} was not approved: {why}.")
         else:
             pending.append(entries[0]["event_id"])
     return pending
@@ -104,10 +119,22 @@ def _leads(name: str, event: Event) -> bool:
     return event["leader"] is not None and same_name(event["leader"]) == same_name(name)
 
 
+def _why_unexpected(terms: Terms, event: Event) -> str:
+    """Azure may change an event, or name more VMs in it, while the hosts get ready for what it was."""
+    if terms.event_type is not None and event["event_type"].lower() != terms.event_type.strip().lower():
+        return f"it is now of the type {event['event_type']!r:.80}, expected was {terms.event_type!r:.80}"
+    if terms.resources is not None:
+        known = {same_name(name) for name in terms.resources}
+        more = [name for name in event["resources"] if same_name(name) not in known]
+        if more or not event["resources"]:
+            return f"it now names {', '.join(map(repr, more[:5])) or 'no VM'}, which was not expected"
+    return ""
+
+
 def _look_again(
     service: Service,
     posted: t.Sequence[str],
-    leader: str | None,
+    terms: Terms,
     approval: Approval,
     failure: PassingFailure | Refused,
 ) -> tuple[Document, list[str]]:
@@ -121,7 +148,7 @@ def _look_again(
             **approval.lists(),
         ) from exc
     before = len(approval.already_started)
-    still = _sort(document, posted, leader, approval)
+    still = _sort(document, posted, terms, approval)
     if isinstance(failure, PassingFailure):
         # Nobody refused our POST, and the event has started: count it as ours rather than lose a change.
         confirmed = approval.already_started[before:]

@@ -28,15 +28,18 @@ class Saved(t.NamedTuple):
     checksum: str
     size: int
     entries: int
+    # Where the paths really are: what a link leads to is saved, not the link.
+    paths: list[str]
 
 
 def save(paths: t.Sequence[str], archive: str) -> Saved:
     """Write the archive whole or not at all: a temporary file that is renamed when it is safe on the disk."""
     for path in paths:
-        if not os.path.lexists(path):
+        if not os.path.exists(path):
             raise EventsError(f"{path} is not there, so it cannot be saved. Check the paths of the checkpoint.")
         if _within(os.path.realpath(archive), os.path.realpath(path)):
             raise EventsError(f"The archive {archive} lies inside {path}, which it shall save. Choose another place.")
+    roots = [os.path.realpath(path) for path in paths]
     directory = os.path.dirname(archive)
     temporary = ""
     try:
@@ -44,12 +47,12 @@ def save(paths: t.Sequence[str], archive: str) -> Saved:
         handle, temporary = tempfile.mkstemp(prefix=".checkpoint-", dir=directory)
         with os.fdopen(handle, "wb") as file:
             with tarfile.open(fileobj=file, mode="w:gz", compresslevel=1, format=tarfile.PAX_FORMAT) as tar:
-                for path in paths:
+                for path in roots:
                     tar.add(path, arcname=path.lstrip("/"))
                 entries = len(tar.getmembers())
             file.flush()
             os.fsync(file.fileno())
-        saved = Saved(checksum_of(temporary), os.path.getsize(temporary), entries)
+        saved = Saved(checksum_of(temporary), os.path.getsize(temporary), entries, roots)
         os.replace(temporary, archive)
         return saved
     except OSError as exc:
@@ -60,7 +63,9 @@ def save(paths: t.Sequence[str], archive: str) -> Saved:
         raise EventsError(f"Saving to {archive} failed: {exc.strerror or exc}. {advice}") from exc
 
 
-def restore(paths: t.Sequence[str], archive: str, checksum: str, dry_run: bool) -> list[str]:
+def restore(
+    paths: t.Sequence[str], archive: str, checksum: str, dry_run: bool, only_missing_paths: bool = False
+) -> list[str]:
     """Put back what is in the archive and not on the disk; what is there stays as it is."""
     try:
         found = checksum_of(archive)
@@ -73,6 +78,8 @@ def restore(paths: t.Sequence[str], archive: str, checksum: str, dry_run: bool) 
             f"The checkpoint {archive} is damaged: its checksum is {found}, recorded was {checksum}. "
             "Nothing was put back."
         )
+    roots = [os.path.realpath(path) for path in paths]
+    kept = [root for root in roots if only_missing_paths and os.path.lexists(root)]
     restored = []
     try:
         with tarfile.open(archive, mode="r:gz") as tar:
@@ -80,9 +87,9 @@ def restore(paths: t.Sequence[str], archive: str, checksum: str, dry_run: bool) 
             directories = []
             for member in tar:
                 target = "/" + os.path.normpath(member.name)
-                if not any(_within(target, os.path.normpath(path)) for path in paths):
+                if not any(_within(target, root) for root in roots):
                     raise EventsError(f"The checkpoint {archive} holds {member.name!r}, which is not among the paths.")
-                if os.path.lexists(target):
+                if os.path.lexists(target) or any(_within(target, root) for root in kept):
                     continue
                 restored.append(target)
                 if dry_run:

@@ -59,6 +59,9 @@ def ask(url: str, timeout: float, method: str = "GET") -> Answer:
 class Switch:
     """What makes the health URL answer as it should."""
 
+    # Whether is_out knows it by more than the health URL, which may be the wrong one.
+    sees_itself = True
+
     def is_out(self, healthy: bool) -> bool:
         raise NotImplementedError
 
@@ -94,6 +97,8 @@ class MarkerSwitch(Switch):
 class UrlSwitch(Switch):
     """URLs of the application that take it out and put it back."""
 
+    sees_itself = False
+
     def __init__(self, out_url: str, in_url: str, method: str) -> None:
         self._urls = {True: out_url, False: in_url}
         self._method = method.upper()
@@ -125,13 +130,14 @@ class Health:
 
     def settle(self, out: bool, patience: Patience, must_answer: bool = False) -> str:
         """Switch, and prove it for as long as a load balancer needs to notice."""
-        answer, _healthy, is_out = self.look(patience)
-        if is_out != out:
-            if out and must_answer and answer.status is None:
-                raise EventsError(
-                    f"{answer.words}, so nothing could be proven with it. Mend the step's url; if the application is "
-                    "meant to be silent, set must_answer to false."
-                )
+        answer, healthy, is_out = self.look(patience)
+        if out and must_answer and not healthy and (answer.status or 0) < 500:
+            raise EventsError(
+                f"{answer.words}, which is neither healthy nor out of service, so nothing could be proven with it. "
+                "Mend the step's url, or name what is healthy; if the application is meant to be like this, set "
+                "must_answer to false."
+            )
+        if is_out != out or not self._switch.sees_itself:
             self._switch.turn(out, patience)
 
         def proof() -> Proof:

@@ -26,7 +26,7 @@ options:
     default: saved
   paths:
     description:
-      - Absolute paths of files and directories.
+      - Absolute paths of files and directories. Of a symbolic link, what it leads to is saved.
     type: list
     elements: path
     required: true
@@ -39,6 +39,12 @@ options:
     description:
       - What saving returned as RV(checksum). Required to restore; a damaged archive is refused.
     type: str
+  only_missing_paths:
+    description:
+      - Leave alone those of the O(paths) that are there, whatever is missing inside them. For when nothing can have
+        been lost, so that what is missing was deleted on purpose.
+    type: bool
+    default: false
 attributes:
   check_mode:
     support: full
@@ -63,7 +69,7 @@ EXAMPLES = r"""
 - name: Put back what was lost
   graceful.azure.checkpoint_archive:
     state: restored
-    paths: [/mnt/cache]
+    paths: "{{ saved.paths }}"
     archive: /var/lib/graceful/cache.tar.gz
     checksum: "{{ saved.checksum }}"
 """
@@ -84,6 +90,12 @@ entries:
   returned: when O(state=saved), not in check mode
   type: int
   sample: 3
+paths:
+  description: Where the O(paths) really are; what restoring needs.
+  returned: when O(state=saved), not in check mode
+  type: list
+  elements: str
+  sample: [/mnt/cache]
 restored:
   description: What was put back; in check mode, what would be.
   returned: when O(state=restored)
@@ -105,7 +117,9 @@ def work(params: dict[str, t.Any], check_mode: bool) -> dict[str, t.Any]:
         if not os.path.isabs(path):
             raise WrongOption(f"{path!r} is not an absolute path.")
     if params["state"] == "restored":
-        restored = restore(params["paths"], params["archive"], params["checksum"], check_mode)
+        restored = restore(
+            params["paths"], params["archive"], params["checksum"], check_mode, params["only_missing_paths"]
+        )
         return {"changed": bool(restored), "restored": restored}
     return {"changed": True} if check_mode else {"changed": True, **save(params["paths"], params["archive"])._asdict()}
 
@@ -117,6 +131,7 @@ def main() -> None:
             "paths": {"type": "list", "elements": "path", "required": True},
             "archive": {"type": "path", "required": True},
             "checksum": {"type": "str"},
+            "only_missing_paths": {"type": "bool", "default": False},
         },
         required_if=[("state", "restored", ["checksum"])],
         supports_check_mode=True,

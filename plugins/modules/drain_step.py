@@ -13,7 +13,8 @@ author: graceful.azure contributors (@graceful)
 description:
   - Takes steps that drain a host, or undoes them. For each it looks, notes in the host's record what is about to be
     done, does it, verifies it, and notes that.
-  - It never fails and never loses the host, also not if the host cannot be reached. RV(report) says how it went.
+  - Except for O(now=read) it never fails, and it never loses the host, also not if the host cannot be reached.
+    RV(report) says how it went.
   - It is what the role P(graceful.azure.drain#role) consists of. Use the role.
 notes:
   - This is an action plugin. It runs modules of this collection on the host.
@@ -25,9 +26,10 @@ options:
       - V(begin) checks all steps, claims the event and returns what is to be done.
       - V(take) does or undoes what comes next, up to a step that tasks have to take.
       - V(doing), V(proven) and V(failed) note how far a step is that tasks take.
+      - V(read) reads task files that are used without a step, and fails if one of them cannot be used.
       - V(undone) adds the report of an undoing to that of a drain that failed.
     type: str
-    choices: [begin, take, doing, proven, failed, undone]
+    choices: [begin, take, doing, proven, failed, undone, read]
     required: true
   progress:
     description: What this module returned last. For all but V(begin).
@@ -54,7 +56,11 @@ options:
     type: list
     elements: str
   folders:
-    description: Where task files are looked for, for V(begin).
+    description: Where task files are looked for, for V(begin) and V(read).
+    type: list
+    elements: str
+  files:
+    description: Task files, for V(read).
     type: list
     elements: str
   before:
@@ -99,28 +105,38 @@ EXAMPLES = r"""
 RETURN = r"""
 report:
   description: How far it is. C(ready) is true only if every step is done and verified.
-  returned: always
+  returned: unless O(now=read)
   type: dict
 plan:
   description: The steps that are to be done or undone, in order; without passwords.
-  returned: always
+  returned: unless O(now=read)
   type: list
   elements: dict
 going:
   description: Whether there is more to do. It ends with the last step, and with the first that failed.
-  returned: always
+  returned: unless O(now=read)
   type: bool
 step:
   description: The step under way.
-  returned: always
+  returned: unless O(now=read)
   type: dict
 next:
   description: The step that comes next, or that is under way; V(none) if it is over.
-  returned: always
+  returned: unless O(now=read)
   type: dict
+files:
+  description: The full paths of the task files.
+  returned: when O(now=read)
+  type: list
+  elements: str
+evidence:
+  description: The names of the variables that their tasks register.
+  returned: when O(now=read)
+  type: list
+  elements: str
 own:
   description: How many of the steps tasks have to take.
-  returned: always
+  returned: unless O(now=read)
   type: int
 """
 

@@ -35,10 +35,11 @@ options:
     choices: [out, in]
     default: out
   out_url:
-    description: A URL that takes the application out. Called only if the health URL says healthy.
+    description:
+      - A URL that takes the application out. Called whatever the health URL says, so it has to bear being called twice.
     type: str
   in_url:
-    description: A URL that puts the application back. Called only if the health URL does not say healthy.
+    description: A URL that puts the application back. As O(out_url), it has to bear being called twice.
     type: str
   method:
     description: The method for O(out_url) and O(in_url).
@@ -59,8 +60,9 @@ options:
     default: [200]
   must_answer:
     description:
-      - Whether the health URL has to give an HTTP answer before the host is taken out.
-      - A URL where nothing ever answers would prove nothing.
+      - Whether the health URL has to say something about the application before the host is taken out. That is an
+        answer that is healthy, or an error of the server (500 and above).
+      - A URL where nothing answers, or only that there is no such page, would prove nothing.
     type: bool
     default: true
   timeout:

@@ -43,6 +43,15 @@ options:
     type: str
     choices: [fail, ok]
     default: fail
+  expected_resources:
+    description:
+      - The VMs that are ready, by their Azure names. An event that by now names any other VM is not approved.
+    type: list
+    elements: str
+  expected_type:
+    description:
+      - What the VMs are ready for, for example V(Reboot). An event that by now is of another type is not approved.
+    type: str
 attributes:
   check_mode:
     support: full
@@ -96,12 +105,23 @@ not_leader:
   type: list
   elements: str
   sample: []
+unexpected:
+  description: Ids that were not approved because of O(expected_resources) or O(expected_type).
+  returned: always
+  type: list
+  elements: str
+  sample: []
+msg:
+  description: Why something was not expected.
+  returned: if RV(unexpected) is not empty
+  type: str
+  sample: "F020BA2E-3BC0-4C40-A10B-86575A9EABD5 was not approved: it now names 'web_2', which was not expected."
 """
 
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.graceful.azure.plugins.module_utils._approver import approve
+from ansible_collections.graceful.azure.plugins.module_utils._approver import Terms, approve
 from ansible_collections.graceful.azure.plugins.module_utils._argspec import Viewpoint, connection_options, run
 from ansible_collections.graceful.azure.plugins.module_utils._errors import WrongOption
 from ansible_collections.graceful.azure.plugins.module_utils._service import Service
@@ -112,10 +132,12 @@ def send(module: AnsibleModule, service: Service) -> dict[str, t.Any]:
     if not params["event_ids"] or not all(event_id.strip() for event_id in params["event_ids"]):
         raise WrongOption("event_ids names no event, or an empty one. Give the ids that scheduled_events_info returns.")
     leader = Viewpoint(module, service).require_name("leader_only") if params["leader_only"] else None
-    approval = approve(service, params["event_ids"], leader, params["missing"] == "ok", module.check_mode)
-    for warning in approval.warnings:
+    terms = Terms(leader, params["expected_resources"], params["expected_type"])
+    approval = approve(service, params["event_ids"], terms, params["missing"] == "ok", module.check_mode)
+    for warning in [*approval.warnings, *approval.refusals]:
         module.warn(warning)
-    return dict(approval.lists(), diff=approval.diff())
+    said = {"msg": " ".join(approval.refusals)} if approval.refusals else {}
+    return dict(approval.lists(), diff=approval.diff(), **said)
 
 
 def main() -> None:
@@ -123,6 +145,8 @@ def main() -> None:
         "event_ids": {"type": "list", "elements": "str", "required": True, "aliases": ["event_id"]},
         "leader_only": {"type": "bool", "default": False},
         "missing": {"type": "str", "choices": ["fail", "ok"], "default": "fail"},
+        "expected_resources": {"type": "list", "elements": "str"},
+        "expected_type": {"type": "str"},
     }
     run(AnsibleModule({**connection_options(), **specific}, supports_check_mode=True), send)
 

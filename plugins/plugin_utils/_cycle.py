@@ -12,13 +12,19 @@ import typing as t
 from datetime import datetime, timezone
 
 from ansible_collections.graceful.azure.plugins.module_utils._document import STARTED, same_id
+from ansible_collections.graceful.azure.plugins.plugin_utils import _checks as check
 from ansible_collections.graceful.azure.plugins.plugin_utils._fleet import SETTINGS
 from ansible_collections.graceful.azure.plugins.plugin_utils._policy import APPROVING, DRAINING
+from ansible_collections.graceful.azure.plugins.plugin_utils._words import printable
 
 Mapping = t.Mapping[str, t.Any]
-# What is kept back of the notice, for the approval itself and for clocks that differ.
+# What is kept back of the notice at most, for the approval itself and for clocks that differ.
 MARGIN = 10
 UNKNOWN_NOTICE = 300
+# What was announced too late to be done in time is still better begun than not.
+LEAST = 5
+# A run does not wait for longer, whatever the notice: the next one takes it up.
+LONGEST = 86400
 NEVER_COME_BACK = ("preempt", "terminate")
 
 
@@ -29,10 +35,21 @@ def fleet(variables: Mapping, asked: t.Sequence[str], inventory: t.Sequence[str]
         own = variables[host]
         if own.get("graceful_vm_name"):
             names[host] = str(own["graceful_vm_name"])
+        _demand_seconds(host, own, "graceful_gone_timeout")
         given = {key: own.get(f"graceful_{key}") for key in SETTINGS}
         settings[host] = {key: value for key, value in given.items() if value is not None}
     statuses = {host: variables[host].get("graceful__status") for host in asked}
     return {"observations": observations(statuses, names), "statuses": statuses, "settings": settings}
+
+
+def _demand_seconds(host: str, variables: Mapping, name: str) -> None:
+    given = variables.get(name)
+    try:
+        fits = given is None or (not isinstance(given, bool) and 0 <= int(given) <= LONGEST)
+    except (TypeError, ValueError):
+        fits = False
+    if not fits:
+        raise check.refuse(f"{name} of {printable(host)}", f"a whole number of seconds up to {LONGEST}", given)
 
 
 def observations(statuses: t.Mapping[str, t.Any], names: t.Mapping[str, str]) -> dict[str, t.Any]:
@@ -48,7 +65,10 @@ def observations(statuses: t.Mapping[str, t.Any], names: t.Mapping[str, str]) ->
             "vm_name": status.get("vm_name") or names.get(host),
             "events": None if failed else status.get("events"),
             "error": str(status.get("msg") or "it was not asked") if failed and answered else None,
-            "drained": any(_unfinished(record, "drain") for record in status.get("records") or []),
+            # What a damaged record says nobody knows: such a host is not counted on.
+            "drained": any(
+                record.get("damaged") or _unfinished(record, "drain") for record in status.get("records") or []
+            ),
         }
     return seen
 
@@ -58,26 +78,32 @@ def _unfinished(record: Mapping, phase: str) -> list[Mapping]:
 
 
 def assignments(
-    plan: Mapping, statuses: t.Mapping[str, t.Any], claims: t.Mapping[str, t.Any] | None = None
+    plan: Mapping, statuses: t.Mapping[str, t.Any], claims: t.Mapping[str, t.Any] | None = None, forced: bool = False
 ) -> dict[str, t.Any]:
     """What each host has to do: which events to claim, whether to drain, and what earlier runs left to be undone.
 
-    Once the hosts have claimed, `claims` has their answers: what another run holds anywhere is left to it."""
-    elsewhere = _elsewhere(claims or {})
+    Once the hosts have claimed, `claims` has their answers: what another run holds anywhere is left to it. Two runs
+    that claim at the same time must not both give way: who has the first host that answered is to try the others
+    again, those are `contested`."""
+    elsewhere, contested = _elsewhere(claims or {})
     work: dict[str, t.Any] = {}
     told: list[str] = []
+    damaged: dict[str, str] = {}
     for host in sorted({*plan["hosts"], *statuses}):
         status = statuses.get(host)
         if not isinstance(status, t.Mapping):
             continue
-        entry = _work(plan["hosts"].get(host, {}), status, elsewhere)
+        entry = _work(plan["hosts"].get(host, {}), status, elsewhere, forced)
         if entry["events"] or entry["leftovers"]:
             work[host] = entry
         told.extend(f"{host}: {words}" for words in entry.pop("words"))
-    return {"hosts": work, "elsewhere": elsewhere, "words": told}
+        unreadable = [record["message"] for record in status.get("records") or [] if record.get("damaged")]
+        if unreadable:
+            damaged[host] = "; ".join(unreadable)
+    return {"hosts": work, "elsewhere": elsewhere, "contested": contested, "words": told, "damaged": damaged}
 
 
-def _work(planned: Mapping, status: Mapping, elsewhere: t.Mapping[str, str]) -> dict[str, t.Any]:
+def _work(planned: Mapping, status: Mapping, elsewhere: t.Mapping[str, str], forced: bool) -> dict[str, t.Any]:
     own = {same_id(event["event_id"]): event for event in status.get("events") or []}
     records = [record for record in status.get("records") or [] if not record.get("damaged")]
     recorded = {same_id(record["event"]["event_id"]): record for record in records}
@@ -91,36 +117,66 @@ def _work(planned: Mapping, status: Mapping, elsewhere: t.Mapping[str, str]) -> 
             demands = awaited["action"] in DRAINING and not started
             drain = drain or (demands and (awaited["drain"] or begun))
             events.append(dict(own[event_id], action=awaited["action"], demands_drain=demands))
-    leftovers = []
+    leftovers, words = [], []
     if not status.get("failed") and not status.get("unreachable"):
         for event_id, record in recorded.items():
-            if event_id not in own and event_id not in elsewhere:
+            if event_id in own or event_id in elsewhere:
+                continue
+            if record.get("stale") or forced:
                 leftovers.append({"event": record["event"], "steps": len(record["steps"])})
+            else:
+                words.append(_in_hand(record))
+    if leftovers:
+        # What is under way on the host is waited for: nobody puts a host back that is being moved.
+        waited = {same_id(event["event_id"]) for event in events}
+        for awaited in planned.get("events", []):
+            event_id = same_id(awaited["event_id"])
+            if awaited["event_status"] == STARTED and event_id in own and event_id not in {*waited, *elsewhere}:
+                events.append(dict(own[event_id], action=awaited["action"], demands_drain=False))
     left = [event["seconds_left"] for event in events if event["seconds_left"] is not None]
     return {
         "events": events,
         "drain": drain,
-        "seconds": max(5, (min(left) if left else UNKNOWN_NOTICE) - MARGIN),
+        "seconds": _usable(min(left, default=UNKNOWN_NOTICE)),
         "leftovers": leftovers,
-        "words": [record["message"] for record in status.get("records") or [] if record.get("damaged")],
+        "words": words,
     }
 
 
-def _elsewhere(claims: t.Mapping[str, t.Any]) -> dict[str, str]:
-    """Events that another run has in hand on any host, with who that is."""
-    held = {}
-    for host, answers in claims.items():
-        for answer in _answers(answers):
-            holder = answer.get("holder")
-            if isinstance(holder, t.Mapping) and answer.get("claimed") is False:
-                event_id = same_id(str(answer["item"]["event_id"]))
+def _in_hand(record: Mapping) -> str:
+    claim = record["claim"]
+    return (
+        f"{claim['run_name']} has what is left of {record['event']['event_id']} in hand (phase {claim['phase']}) and "
+        f"may be silent until {_iso(claim['silent_until'])}"
+    )
+
+
+def _usable(left: float) -> float:
+    return min(LONGEST, max(LEAST, left - min(MARGIN, left // 4)))
+
+
+def _elsewhere(claims: t.Mapping[str, t.Any]) -> tuple[dict[str, str], list[str]]:
+    """Events that another run has in hand on any host, with who that is; and which of them this run has a right to."""
+    held: dict[str, str] = {}
+    first: dict[str, bool] = {}
+    for host in sorted(claims):
+        latest = {same_id(str(answer["item"]["event_id"])): answer for answer in _answers(claims[host])}
+        for event_id, answer in latest.items():
+            holder, claimed = answer.get("holder"), answer.get("claimed")
+            if isinstance(claimed, bool):
+                first.setdefault(event_id, claimed)
+            if isinstance(holder, t.Mapping) and claimed is False:
                 held[event_id] = f"{holder['run_name']} has it in hand on {host} (phase {holder['phase']})"
-    return held
+    return held, [event_id for event_id in held if first.get(event_id)]
 
 
 def _answers(looped: t.Any) -> list[Mapping]:
     results = looped.get("results") if isinstance(looped, t.Mapping) else None
-    return [answer for answer in results or [] if isinstance(answer, t.Mapping) and "item" in answer]
+    return [
+        answer
+        for answer in results or []
+        if isinstance(answer, t.Mapping) and "item" in answer and not answer.get("skipped")
+    ]
 
 
 def host_reports(work: Mapping, claims: t.Any, drained: t.Any, saved: t.Any, noted: t.Any) -> dict[str, t.Any]:
@@ -139,7 +195,7 @@ def host_reports(work: Mapping, claims: t.Any, drained: t.Any, saved: t.Any, not
 
 
 def _unless(answer: Mapping | None, what: str) -> str | None:
-    if answer is None or answer.get("skipped"):
+    if answer is None:
         return f"it was not {what}"
     if answer.get("unreachable"):
         return "it cannot be reached"
@@ -171,8 +227,9 @@ def recap(run: Mapping, variables: Mapping, hosts: t.Sequence[str]) -> dict[str,
     events = [_event_story(event, run, told, times) for event in run["plan"]["events"]]
     results = {story["result"] for story in told.values()}
     outcomes = {event["outcome"] for event in events}
-    blind = run["plan"]["blind"]
-    if results & BAD_ENDS or "failed" in outcomes:
+    blind = {**run["plan"]["blind"]}
+    damaged = run["work"].get("damaged", {})
+    if results & BAD_ENDS or "failed" in outcomes or (damaged and not run.get("check_mode")):
         result = "failed"
     elif "held" in outcomes:
         result = "held"
@@ -190,6 +247,7 @@ def recap(run: Mapping, variables: Mapping, hosts: t.Sequence[str]) -> dict[str,
     words += [
         f"{host}: nobody knows what Azure has announced to it ({reason})" for host, reason in sorted(blind.items())
     ]
+    words += [f"{host}: {reason}" for host, reason in sorted(damaged.items())]
     return {
         "version": 1,
         "run": {key: run.get(key) for key in ("run_id", "run_name", "started", "finished", "check_mode")},
@@ -331,6 +389,9 @@ def _event_outcome(event: Mapping, run: Mapping, approval: Mapping) -> tuple[str
         return "cancelled", []
     if sent in ("held", "failed"):
         return str(sent), [str(approval.get("reason"))]
+    cleared = {same_id(one["event_id"]) for one in run["decision"].get("approve", [])}
+    if event_id in cleared and run.get("finished"):
+        return "failed", ["the run did not come to its approval"]
     for held in run["decision"].get("held", []):
         if same_id(held["event_id"]) == event_id:
             return "held", list(held["reasons"])

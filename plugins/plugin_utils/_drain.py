@@ -16,11 +16,12 @@ import typing as t
 
 from ansible_collections.graceful.azure.plugins.module_utils._clock import Clock
 from ansible_collections.graceful.azure.plugins.plugin_utils._drain_steps import (
+    DONE_BY_TASKS,
     PHASE,
     Find,
     Step,
     WrongStep,
-    broken_files,
+    before_all,
     checked,
     to_undo,
     with_record,
@@ -35,8 +36,7 @@ LONGEST_MESSAGE = 600
 RESERVE = 2.0
 # What may be used beyond the time, only to write down that it is over.
 NOTING = 10.0
-# The role's own tasks do these; what they do is noted here all the same.
-DONE_BY_TASKS = ("haproxy", "tasks")
+LEFT_OUT = "it was out of service before the event, and is left so"
 
 
 class OutOfTime(BaseException):
@@ -81,7 +81,7 @@ class Drain:
         seconds: float,
         undo: bool = False,
         kinds: t.Collection[str] = (),
-        find: Find = lambda name: name,
+        find: Find = lambda name, probe: name,
     ) -> None:
         """Check the steps before anything is touched, claim the event, and see what an earlier run has done."""
         self.progress = {
@@ -96,9 +96,9 @@ class Drain:
         }
         self._mark("restoring" if undo else "draining", f"{in_words(max(0, int(seconds)))} for it")
         try:
-            wanted = _as_defined_now(steps, find) if undo else checked(steps, find)
+            wanted = [] if undo else checked(steps, find)
             record = self._claim(event) if undo or wanted else None
-            plan = _with_broken(to_undo(record, wanted), find) if undo else with_record(wanted, record)
+            plan = to_undo(record, steps, find) if undo else with_record(wanted, record)
             self.progress["plan"] = [step for step in plan if not (undo and kinds) or step["kind"] in kinds]
         except (WrongStep, Trouble) as exc:
             self._stop(str(exc))
@@ -149,7 +149,7 @@ class Drain:
 
     def _undo(self, step: Step, secrets: t.Mapping[str, t.Any]) -> None:
         if not (step["before"] or {}).get("in_service", True):
-            self._proven(step, {"msg": "it was out of service before the event, and is left so"})
+            self._proven(step, {"msg": LEFT_OUT})
         elif self._check_mode:
             self._step_over("skipped", "check mode")
         else:
@@ -175,6 +175,8 @@ class Drain:
                 self._step_over("skipped", "check mode")
             elif not self.progress["undo"]:
                 self._note_doing(step, before or {})
+            elif step["options"].get("sockets") == []:
+                self._proven(step, {"msg": LEFT_OUT})
         except Trouble as exc:
             self.failed(exc.result)
         except OutOfTime:
@@ -207,7 +209,7 @@ class Drain:
         self._step_over("late" if late else "failed", message)
         self._stop(f"{doing} {quoted(current['name'])} ({current['kind']}) {how}")
         if not self._check_mode:
-            self._note_failed(step, message)
+            self._note_failed(step, message, begun=bool(step["recorded"] or current.get("begun")))
 
     def merge_undo(self, report: t.Mapping[str, t.Any]) -> None:
         """A failed drain that was undone at once: still not ready, and the report says both."""
@@ -257,13 +259,13 @@ class Drain:
         self._run(RECORD, args)
 
     def _note_doing(self, step: Step, before: t.Mapping[str, t.Any]) -> None:
-        # How it was before an earlier, interrupted attempt is how it was.
-        before = before if step["before"] is None else step["before"]
         definition = {"timeout": step["timeout"], "options": step["options"]}
-        self._note(step, "doing", message="", data={"step": definition, "before": before})
+        data = {"step": definition, "before": before_all(step, before)}
+        self._note(step, "doing", message="", data=data)
+        self.progress["step"]["begun"] = True
 
     def _proven(self, step: Step, result: Result) -> None:
-        message = said(result)
+        message = "; ".join(filter(None, [said(result), step.get("left")]))
         current = self.progress["step"]
         if self._clock.monotonic() > current["until"]:
             raise Trouble({"late": True, "msg": f"it ended, but only after its time: {message}"})
@@ -274,11 +276,16 @@ class Drain:
             self._note(step, "done", "draining", message=message)
             self._step_over("done", message)
 
-    def _note_failed(self, step: Step, message: str) -> None:
+    def _note_failed(self, step: Step, message: str, begun: bool) -> None:
         """As well as it can be done: the host may be gone."""
         self.progress["step"] = {"until": self._clock.monotonic() + NOTING}
         try:
-            self._note(step, "failed", "failed", message=message)
+            # What was never begun must not be undone.
+            if begun:
+                self._note(step, "failed", "failed", message=message)
+            else:
+                mark = {"what": "failed", "detail": f"{step['name']}: {message}"}
+                self._run(RECORD, {**self._record_args(), "state": "noted", "mark": mark})
         except (Trouble, OutOfTime):
             self._mark("failed", "The failure could not be noted on the host.")
         self.progress["step"] = None
@@ -513,16 +520,3 @@ def _items(result: Result) -> list[Result]:
     if not isinstance(items, t.Sequence) or isinstance(items, str):
         return []
     return [item for item in items if isinstance(item, t.Mapping)]
-
-
-def _with_broken(steps: list[Step], find: Find) -> list[Step]:
-    """What can no longer be undone as it was written shall not end more than its own undoing."""
-    return [{**step, "broken": broken_files(step, find)} for step in steps]
-
-
-def _as_defined_now(steps: t.Any, find: Find) -> list[Step]:
-    """What was done has to be undone, also if somebody has since written something that is wrong."""
-    try:
-        return checked(steps, find)
-    except WrongStep:
-        return []

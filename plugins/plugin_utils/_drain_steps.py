@@ -20,7 +20,10 @@ Record = t.Mapping[str, t.Any]
 PHASE = "drain"
 # Never in the record nor in a fact; the tasks take them from the user's steps.
 SECRETS = ("password", "sentinel_password")
+# The role's own tasks do these, and their work reaches beyond the host.
+DONE_BY_TASKS = ("haproxy", "tasks")
 TASK_FILES = ("do", "undo", "probe", "undo_probe")
+PROBES = ("probe", "undo_probe")
 TASK_FILE = re.compile(r"\.ya?ml$")
 # What must not be undone twice: a step that failed half-way may have done something.
 TO_UNDO = ("doing", "done", "failed")
@@ -34,8 +37,8 @@ class Unusable(Exception):
     """Why a task file cannot be used."""
 
 
-# Gives the full path of a task file, or raises Unusable.
-Find = t.Callable[[str], str]
+# Gives the full path of a task file, or raises Unusable; of a probe more is demanded.
+Find = t.Callable[[str, bool], str]
 
 
 def _is_list(value: t.Any) -> bool:
@@ -186,7 +189,7 @@ KINDS: t.Mapping[str, Kind] = {
 COMMON = {"timeout": NUMBER}
 
 
-def checked(steps: t.Any, find: Find = lambda name: name) -> list[Step]:
+def checked(steps: t.Any, find: Find = lambda name, probe: name) -> list[Step]:
     """The user's steps, each proven to be one that can be carried out."""
     if not _is_list(steps):
         raise WrongStep(f"The drain steps have to be a list, not {_type(steps)}.")
@@ -240,7 +243,7 @@ def _with_files_found(where: str, options: Step, find: Find) -> Step:
     found = dict(options)
     for key, name in _files_of(options):
         try:
-            found[key] = find(name)
+            found[key] = find(name, key in PROBES)
         except Unusable as exc:
             raise WrongStep(f"{where}: {key} is {quoted(name, 200)}, {exc}.") from exc
     return found
@@ -249,19 +252,6 @@ def _with_files_found(where: str, options: Step, find: Find) -> Step:
 def _files_of(options: t.Mapping[str, t.Any]) -> list[tuple[str, str]]:
     values = [(key, options.get(key)) for key in TASK_FILES]
     return [(key, value) for key, value in values if isinstance(value, str) and TASK_FILE.search(value)]
-
-
-def broken_files(step: Step, find: Find) -> str:
-    """Words, if a task file that a record names cannot be used any more."""
-    if step["kind"] != "tasks":
-        return ""
-    for key, name in _files_of(step["options"]):
-        if key in ("undo", "undo_probe"):
-            try:
-                find(name)
-            except Unusable as exc:
-                return f"{key} is {quoted(name, 200)}, {exc}. Undo it by hand, or define the step again."
-    return ""
 
 
 def _type(value: t.Any) -> str:
@@ -282,27 +272,68 @@ def with_record(steps: t.Sequence[Step], record: Record | None) -> list[Step]:
     return [_remembering(step, known.get(step["name"])) for step in steps]
 
 
-def to_undo(record: Record | None, steps: t.Sequence[Step] = ()) -> list[Step]:
-    """What the record says was begun and not undone, last first. Task files are looked for where they are now."""
-    files_now = {step["name"]: step["options"] for step in steps if step["kind"] == "tasks"}
+def to_undo(record: Record | None, steps: t.Any = (), find: Find = lambda name, probe: name) -> list[Step]:
+    """What the record says was begun and not undone, last first, as it was done.
+
+    A record is the word of its host, and of whoever rules that host. What reaches beyond it, to other machines and to
+    files of the controller, is therefore taken from what the user has written and nowhere else.
+    """
     result = []
     for entry in reversed(_drained(record)):
         kept = entry["data"].get("step") or {}
-        options = kept.get("options", {})
-        if entry["kind"] == "tasks":
-            options = files_now.get(entry["name"], options)
-        elif entry["kind"] == "haproxy":
-            options = {**options, "sockets": _in_service_before(options.get("sockets", []), entry)}
-        step = {"name": entry["name"], "kind": entry["kind"], "timeout": kept.get("timeout"), "options": options}
+        step = {"name": entry["name"], "kind": entry["kind"], "timeout": kept.get("timeout")}
+        done = kept.get("options", {})
+        beyond = entry["kind"] in DONE_BY_TASKS
+        step.update(_as_written(entry, done, steps, find) if beyond else {"options": done})
         result.append(_remembering(step, entry))
     return result
 
 
-def _in_service_before(sockets: t.Sequence[t.Any], entry: Record) -> list[t.Any]:
+def _as_written(entry: Record, done: t.Mapping[str, t.Any], steps: t.Any, find: Find) -> Step:
+    """The options that the user's steps now have for what was done, or why it cannot be undone with them."""
+    name, kind = entry["name"], entry["kind"]
+    given = [step for step in steps if isinstance(step, t.Mapping)] if _is_list(steps) else []
+    try:
+        mine = checked([step for step in given if (step.get("name"), step.get("kind")) == (name, kind)], find)
+        why = "" if mine else "It is not among the drain steps any more."
+    except WrongStep as exc:
+        mine, why = [], str(exc)
+    if not mine:
+        return {"options": {}, "broken": f"{why} Define it again, or undo it by hand and remove the event's record"}
+    options = mine[0]["options"]
+    return {"options": options} if kind != "haproxy" else _where_in_service_before(options, done, entry)
+
+
+def _where_in_service_before(options: Step, done: t.Mapping[str, t.Any], entry: Record) -> Step:
     """Without the balancers where an operator had taken the server out before the event."""
     servers = (entry["data"].get("before") or {}).get("servers", [])
-    were = [server.get("in_service", True) for server in servers] or [True] * len(sockets)
-    return [socket for socket, was in zip(sockets, were, strict=False) if was]
+    were_out = [_place(server) for server in servers if not server.get("in_service", True)]
+    written = [_place(socket) for socket in options["sockets"]]
+    lost = [" ".join(map(str, place)) for place in map(_place, done.get("sockets", [])) if place not in written]
+    left = f"no longer among its sockets and left as they are: {', '.join(lost)}" if lost else ""
+    sockets = [socket for socket in options["sockets"] if _place(socket) not in were_out]
+    return {"options": {**options, "sockets": sockets}, "left": printable(left)}
+
+
+def _place(server: t.Mapping[str, t.Any]) -> tuple[t.Any, t.Any]:
+    return server.get("host"), server.get("socket")
+
+
+def before_all(step: Step, now: t.Mapping[str, t.Any]) -> t.Mapping[str, t.Any]:
+    """How it was before anything was done: what an earlier, interrupted attempt has seen goes before what is seen now.
+
+    But somebody may have added a service or a balancer to the step since."""
+    old = step["before"]
+    if step["kind"] == "haproxy":
+        pairs = zip(step["options"]["sockets"], now.get("servers", []), strict=False)
+        servers = {_place(socket): {**server, **socket} for socket, server in pairs}
+        servers.update({_place(server): server for server in (old or {}).get("servers", [])})
+        return {**now, "servers": list(servers.values())}
+    if step["kind"] == "services" and old:
+        running = {*old.get("running", []), *now.get("running", [])}
+        wanted = step["options"]["services"]
+        return {**old, "running": [*(name for name in wanted if name in running), *sorted(running - {*wanted})]}
+    return now if old is None else old
 
 
 def _drained(record: Record | None) -> list[Record]:

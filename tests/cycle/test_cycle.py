@@ -4,13 +4,17 @@
 from __future__ import annotations
 
 import math
+import re
 import shutil
 import socket
 import threading
+import time
+import typing as t
 from collections import Counter
 from pathlib import Path
 
 import pytest
+from ansible_collections.graceful.azure.plugins.module_utils._record import Wish, keep_record
 from ansible_collections.graceful.azure.tests.cycle.harness import HERE, Fleet
 
 
@@ -109,6 +113,38 @@ class TestHeld:
 
     def test_by_a_person_who_cannot_be_asked(self, fleet: Fleet) -> None:
         self.held(fleet, "-e", "graceful_confirm=true", reason="Nobody confirmed")
+        fleet.check_all_back()
+
+    def test_by_one_host_that_wants_a_person_to_be_asked(self, fleet: Fleet) -> None:
+        fleet.variables["web2"]["graceful_confirm"] = True
+        self.held(fleet, reason="Nobody confirmed")
+
+    def test_by_a_checkpoint_file_with_a_mistake(self, fleet: Fleet) -> None:
+        file = fleet.directory / "save.yml"
+        file.write_text("- name: A slip\n  ansible.builtin.comand: sync\n")
+        item = {"name": "own", "kind": "tasks", "file": str(file), "probe": "true"}
+        fleet.common["graceful_checkpoint"] = [item]
+        self.held(fleet, reason="which cannot be read")
+        fleet.check_all_back()
+
+    def test_by_azure_naming_one_more_host_while_they_drain(self, fleet: Fleet) -> None:
+        fleet.common["misbehaviour"] = "wait"
+        event_id = fleet.announce("web1", "web2")
+
+        def name_another() -> None:
+            fleet.control("cancel", {"EventId": event_id})
+            fleet.announce("web1", "web2", "web3", EventId=event_id)
+            for host in ("web1", "web2"):
+                (fleet.home(host) / "go-on").touch()
+
+        with (
+            fleet.once(lambda: fleet.is_drained("web1") and fleet.is_drained("web2"), name_another),
+            fleet.once(lambda: fleet.reached(5), lambda: self.act(fleet, event_id)),
+        ):
+            run = fleet.run()
+        assert run.status == 2, run.output[-4000:]
+        assert "names 'shop_2', which was not expected" in run.words
+        assert fleet.posts() == []
         fleet.check_all_back()
 
     def test_by_an_azure_name_that_two_hosts_have(self, fleet: Fleet) -> None:
@@ -230,6 +266,37 @@ def test_two_runs_at_once_do_not_collide(fleet: Fleet) -> None:
     fleet.check_all_back()
 
 
+@pytest.mark.parametrize("taken", ["web1", "web2"])
+def test_of_two_runs_that_claim_at_the_same_moment_one_goes_on(fleet: Fleet, taken: str) -> None:
+    """The other one has claimed one of the hosts, and leaves if it is not the first."""
+    event_id = fleet.announce("web1", "web2")
+    other = {"event_id": event_id, "run_id": "other", "run_name": "the other run"}
+
+    def do(state: str, **options: t.Any) -> None:
+        wish = Wish(state=state, **other, **options)
+        keep_record(str(fleet.home(taken) / "records"), wish, journal=lambda _text: None)
+
+    def leave() -> None:
+        time.sleep(3)
+        do("released")
+
+    do("claimed", silent_for=600.0)
+    if taken == "web1":
+        run = fleet.run()
+        assert run.status == 0, run.output[-4000:]
+        assert "the other run has it in hand on web1" in run.words
+        assert fleet.records("web2") == []
+        assert fleet.log("web2") == []
+        assert fleet.posts() == []
+        return
+    with fleet.once(lambda: bool(fleet.records("web1")), leave):
+        run = fleet.run()
+    assert run.status == 0, run.output[-4000:]
+    assert run.report["result"] == "done"
+    assert len(fleet.posts()) == 1
+    fleet.check_all_back()
+
+
 PHASES = ("claim", "drain", "checkpoint", "wait", "restore")
 
 
@@ -262,6 +329,9 @@ def test_what_the_lost_disk_held_comes_back(fleet: Fleet, kept: str) -> None:
         cache.unlink()
         cache.parent.rmdir()
         if kept == "controller":
+            place = fleet.directory / "reports" / "checkpoints" / "web1"
+            assert len(list(place.iterdir())) == 1
+            assert place.stat().st_mode & 0o777 == 0o700
             shutil.rmtree(fleet.home("web1") / "checkpoints")
 
     with fleet.once(lambda: bool(fleet.happened("started")), lose) as lost:
@@ -312,8 +382,19 @@ def test_a_policy_with_a_mistake_is_refused_before_anything_is_touched(fleet: Fl
 def test_a_group_that_does_not_exist_is_said(fleet: Fleet) -> None:
     fleet.announce("web1")
     run = fleet.run("-e", "graceful_hosts=nobody")
-    assert "Could not match supplied host pattern" in run.output
+    assert run.status == 2
+    assert "graceful_hosts is nobody, which no host and no group of the inventory is called" in run.output
     assert fleet.posts() == []
+
+
+@pytest.mark.parametrize("name", ["graceful_wait", "graceful_wait_round", "graceful_gone_timeout"])
+def test_a_time_that_is_no_number_is_refused_before_anything_is_touched(fleet: Fleet, name: str) -> None:
+    fleet.announce("web1")
+    run = fleet.run("-e", f"{name}=30m")
+    assert run.status == 2
+    assert re.search(rf"{name}.* seconds", run.output), run.output[-3000:]
+    assert "Traceback" not in run.output
+    assert fleet.records("web1") == []
 
 
 def test_a_webhook_that_hangs_does_not_stop_the_cycle(fleet: Fleet) -> None:

@@ -11,7 +11,7 @@ import typing as t
 import pytest
 from ansible_collections.graceful.azure.tests.integration.harness import Case, Json, Outcome, Stage
 
-LISTS = ("approved", "already_started", "missing", "not_leader")
+LISTS = ("approved", "already_started", "missing", "not_leader", "unexpected")
 
 
 def approving(

@@ -72,6 +72,16 @@ TASK_FILES: dict[str, list[Json]] = {
         {"name": "Sleep a little", "ansible.builtin.command": "sleep 2", "changed_when": False},
     ]
     * 5,
+    "lost": [
+        {
+            "name": "Lose the next connection",
+            "ansible.builtin.copy": {"content": '{"kind": "drop", "times": 1}', "dest": "{{ fate }}", "mode": "0600"},
+            "delegate_to": "localhost",
+            "register": "fated",
+        },
+        {"name": "Look", "ansible.builtin.stat": {"path": "{{ work }}/did"}, "register": "seen"},
+    ],
+    "unregistered": [{"name": "Look", "ansible.builtin.stat": {"path": "{{ work }}/did"}}],
     "go_down": [
         {
             "name": "Go down",
@@ -255,8 +265,10 @@ TAKEN_OVER = Case(
 LOST_STEP = Case(
     "lost-step",
     [tasks("queue", do="including", probe="probe.yml")],
-    turns=({}, {"steps": []}, {"undo": True, "steps": []}),
+    turns=({}, {"steps": []}, {"undo": True, "steps": []}, {"undo": True}),
 )
+PROBE_LOST = Case("probe-lost", [tasks("queue", do="do", probe="lost.yml")], variables={"ansible_connection": "frail"})
+PROBE_BLIND = Case("probe-blind", [tasks("queue", probe="unregistered.yml")])
 HELD = Case("held", [health()], turns=({}, {"run": "second"}))
 FAILED = Case("failed", [health(), tasks("queue", do="fail"), tasks("never")])
 PROBE_FAILED = Case("probe-failed", [tasks("queue", do="nothing", probe="1 == 2")])
@@ -333,6 +345,8 @@ CASES = [
     HELD,
     FAILED,
     PROBE_FAILED,
+    PROBE_LOST,
+    PROBE_BLIND,
     UNDONE,
     LATE_STEP,
     LATE_MODULE,
@@ -401,10 +415,24 @@ def test_a_later_run_takes_over_and_does_nothing_twice(stage: Stage) -> None:
     assert outcome.noted == {"balancer": "undone", "queue": "undone"}
 
 
-def test_what_was_done_is_undone_also_if_nobody_defines_it_any_more(stage: Stage) -> None:
+def test_tasks_that_nobody_defines_any_more_are_not_undone_on_the_word_of_the_record(stage: Stage) -> None:
     outcome = stage.outcome(LOST_STEP)
-    assert outcome.reports[2]["ready"]
-    assert outcome.statuses(2) == {"queue": "undone"}
+    assert not outcome.reports[2]["ready"]
+    assert "not among the drain steps any more. Define it again" in outcome.reports[2]["reason"]
+    assert outcome.reports[3]["ready"], outcome.reports[3]["reason"]
+    assert not (outcome.folder / "did").exists()
+
+
+def test_a_probe_that_never_reached_the_host_proves_nothing(stage: Stage) -> None:
+    report = stage.outcome(PROBE_LOST).report
+    assert not report["ready"]
+    assert "could not be reached by the probe" in report["reason"]
+
+
+def test_a_probe_that_could_not_tell_is_refused(stage: Stage) -> None:
+    outcome = stage.outcome(PROBE_BLIND)
+    assert not outcome.report["ready"]
+    assert "registers nothing" in outcome.report["reason"]
     assert not (outcome.folder / "did").exists()
 
 
@@ -446,7 +474,8 @@ def test_a_step_does_not_outlive_its_time(stage: Stage, case: Case) -> None:
     assert not outcome.report["ready"]
     assert last["status"] == "late", outcome.report
     assert " was late: " in outcome.report["reason"]
-    assert outcome.noted[last["name"]] == "failed"
+    # On a slow machine the time may be over before it was begun.
+    assert outcome.noted.get(last["name"], "failed") == "failed"
     assert not (outcome.folder / "woke").exists()
 
 

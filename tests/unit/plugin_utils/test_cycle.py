@@ -6,6 +6,7 @@ from __future__ import annotations
 import typing as t
 
 import pytest
+from ansible_collections.graceful.azure.plugins.plugin_utils._checks import WrongSetting
 from ansible_collections.graceful.azure.plugins.plugin_utils._cycle import (
     assignments,
     fleet,
@@ -31,8 +32,9 @@ def status(*events: dict[str, t.Any], records: t.Sequence[dict[str, t.Any]] = ()
     return {"events": list(events), "vm_name": "web_0", "records": list(records)}
 
 
-def record(event_id: str, *steps: dict[str, t.Any]) -> dict[str, t.Any]:
-    return {"event": event(event_id), "steps": list(steps)}
+def record(event_id: str, *steps: dict[str, t.Any], stale: bool = True) -> dict[str, t.Any]:
+    claim = {"run_name": "an older run", "phase": "restore", "silent_until": 1_789_842_587.0}
+    return {"event": event(event_id), "steps": list(steps), "stale": stale, "claim": claim}
 
 
 def looped(*answers: dict[str, t.Any]) -> dict[str, t.Any]:
@@ -68,6 +70,15 @@ class TestObservations:
         undone = {**done, "status": "undone"}
         assert observations({"web1": status(records=[record("A", undone)])}, {})["web1"]["drained"] is False
 
+    @pytest.mark.parametrize("given", ["30m", -1, True, [], 10**9, float("nan")])
+    def test_what_is_no_number_of_seconds_is_refused(self, given: t.Any) -> None:
+        with pytest.raises(WrongSetting, match="graceful_gone_timeout of a"):
+            fleet({"a": {"graceful_gone_timeout": given}}, ["a"], ["a"])
+
+    @pytest.mark.parametrize("given", ["30", 0, 86400])
+    def test_templates_may_make_a_text_of_a_number(self, given: t.Any) -> None:
+        fleet({"a": {"graceful_gone_timeout": given}}, ["a"], ["a"])
+
     def test_the_fleet_collects_names_settings_and_answers(self) -> None:
         variables = {"a": {"graceful_vm_name": "A_0", "graceful_policy": [], "graceful__status": status()}, "b": {}}
         found = fleet(variables, ["a"], ["a", "b"])
@@ -84,6 +95,11 @@ class TestAssignments:
         mine = self.work(awaited(), answer=status(event()))["hosts"]["web1"]
         assert [one["event_id"] for one in mine["events"]] == ["A"]
         assert (mine["drain"], mine["seconds"]) == (True, 590)
+
+    @pytest.mark.parametrize(("left", "seconds"), [(900, 890), (40, 30), (30, 23), (8, 6), (2, 5), (None, 290)])
+    def test_a_part_of_the_notice_is_kept_for_the_approval(self, left: int | None, seconds: int) -> None:
+        mine = self.work(awaited(), answer=status(event(seconds_left=left)))["hosts"]["web1"]
+        assert mine["seconds"] == seconds
 
     @pytest.mark.parametrize(
         "fields",
@@ -120,7 +136,53 @@ class TestAssignments:
 
     def test_a_damaged_record_is_told(self) -> None:
         work = self.work(answer=status(records=[{"damaged": True, "message": "cannot be read"}]))
-        assert work["words"] == ["web1: cannot be read"]
+        assert work["damaged"] == {"web1": "cannot be read"}
+
+    def test_what_a_run_that_is_alive_has_left_is_its_own(self) -> None:
+        answer = status(records=[record("B", stale=False)])
+        work = self.work(answer=answer)
+        assert work["hosts"] == {}
+        assert work["words"] == [
+            "web1: an older run has what is left of B in hand (phase restore) and may be silent until "
+            "2026-09-19T18:29:47Z"
+        ]
+        forced = assignments({"hosts": {}}, {"web1": answer}, forced=True)
+        assert len(forced["hosts"]["web1"]["leftovers"]) == 1
+
+    def test_a_host_is_not_put_back_while_something_else_is_under_way_on_it(self) -> None:
+        started = {"event_status": "Started", "action": "notify", "drain": False}
+        answer = status(event("B", event_status="Started", seconds_left=None), records=[record("A")])
+        mine = self.work(awaited("B", **started), answer=answer)["hosts"]["web1"]
+        assert [one["event_id"] for one in mine["events"]] == ["B"]
+        assert (mine["drain"], mine["events"][0]["demands_drain"]) == (False, False)
+        assert len(mine["leftovers"]) == 1
+
+    REFUSED: t.ClassVar = {
+        "claimed": False,
+        "holder": {"run_name": "other", "phase": "claim"},
+        "item": {"event_id": "A"},
+    }
+
+    @pytest.mark.parametrize(
+        ("claims", "contested"),
+        [
+            ({"web1": [CLAIMED], "web2": [CLAIMED]}, []),
+            ({"web1": [CLAIMED], "web2": [REFUSED]}, ["a"]),
+            ({"web1": [REFUSED], "web2": [CLAIMED]}, []),
+            ({"web1": [{"unreachable": True, "item": {"event_id": "A"}}], "web2": [CLAIMED], "web3": [REFUSED]}, ["a"]),
+            ({"web1": [CLAIMED], "web2": [REFUSED, CLAIMED]}, []),
+            ({"web1": [CLAIMED], "web2": [REFUSED, {"skipped": True, "item": {"event_id": "A"}}]}, ["a"]),
+        ],
+    )
+    def test_of_two_runs_that_claim_at_once_exactly_one_has_the_right(
+        self, claims: dict[str, list[dict[str, t.Any]]], contested: list[str]
+    ) -> None:
+        work = self.work(awaited(), answer=status(event()), claims={h: looped(*a) for h, a in claims.items()})
+        assert work["contested"] == contested
+        final = {host: answers[-1] for host, answers in claims.items()}
+        assert ("a" in work["elsewhere"]) == any(
+            a.get("claimed") is not True for a in final.values() if "claimed" in a or "skipped" in a
+        )
 
 
 class TestHostReports:
@@ -165,14 +227,14 @@ class TestHostReports:
 class TestRecap:
     """When Azure started and ended an event is told as the first host saw it."""
 
-    def story(self, *waits: t.Any, **fields: t.Any) -> dict[str, t.Any]:
+    def story(self, *waits: t.Any, decision: t.Any = None, **fields: t.Any) -> dict[str, t.Any]:
         hosts = [f"web{number}" for number, _wait in enumerate(waits)]
         planned = {**event(), "event_source": "Platform", "description": "", "resources": [], "deadline": None}
         planned |= {"action": "notify", "reason": "", "leader": None, "hosts": hosts, "hold": [], **fields}
-        run = {
+        run: dict[str, t.Any] = {
             "plan": {"events": [planned], "hosts": {}, "blind": {}},
             "work": {"hosts": {}, "elsewhere": {}, "words": []},
-            "decision": {},
+            "decision": decision or {},
             "approvals": [],
             "noticed": "2026-09-19T18:00:00Z",
             "finished": "2026-09-19T18:30:00Z",
@@ -196,6 +258,18 @@ class TestRecap:
     def test_what_had_started_when_it_was_noticed_was_started_then(self) -> None:
         story = self.story(self.wait("2026-09-19T18:05:00Z", None), event_status="Started")
         assert story["started"] == "2026-09-19T18:00:00Z"
+
+    def test_what_was_cleared_and_never_tried_has_failed(self) -> None:
+        plan = {"action": "drain_and_approve"}
+        cleared = {"approve": [{"event_id": "a"}], "held": []}
+        story = self.story(None, decision=cleared, **plan)
+        assert (story["outcome"], story["hold"]) == ("failed", ["the run did not come to its approval"])
+
+    def test_a_damaged_record_is_a_failure(self) -> None:
+        work: dict[str, t.Any] = {"hosts": {}, "elsewhere": {}, "words": [], "damaged": {"web1": "x.json is damaged"}}
+        plan: dict[str, t.Any] = {"events": [], "hosts": {}, "blind": {}}
+        told = recap({"plan": plan, "work": work, "decision": {}, "approvals": []}, {}, [])
+        assert (told["result"], told["words"]) == ("failed", ["web1: x.json is damaged"])
 
     @pytest.mark.parametrize(
         ("blind", "result", "words"),

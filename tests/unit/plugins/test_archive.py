@@ -53,6 +53,33 @@ def test_only_what_was_lost_is_put_back(scratch: Path, tmp_path: Path) -> None:
     assert restore([str(scratch)], archive, saved.checksum, dry_run=False) == []
 
 
+def test_behind_a_link_is_what_is_saved(scratch: Path, tmp_path: Path) -> None:
+    link, archive = tmp_path / "cache", str(tmp_path / "a.tar.gz")
+    link.symlink_to(scratch)
+    saved = save([str(link)], archive)
+    assert saved.paths == [str(scratch)]
+    shutil.rmtree(scratch)
+    restore(saved.paths, archive, saved.checksum, dry_run=False)
+    assert (link / "deep" / "secret").read_text() == "one"
+
+
+def test_a_link_to_nowhere_is_nothing_to_save(tmp_path: Path) -> None:
+    (tmp_path / "cache").symlink_to("nowhere")
+    with pytest.raises(EventsError, match="is not there"):
+        save([str(tmp_path / "cache")], str(tmp_path / "a.tar.gz"))
+
+
+def test_what_was_deleted_on_purpose_does_not_come_back_if_nothing_can_be_lost(scratch: Path, tmp_path: Path) -> None:
+    other, archive = tmp_path / "other", str(tmp_path / "a.tar.gz")
+    other.write_text("whole")
+    paths = [str(scratch), str(other)]
+    saved = save(paths, archive)
+    (scratch / "deep" / "secret").unlink()
+    other.unlink()
+    assert restore(paths, archive, saved.checksum, False, only_missing_paths=True) == [str(other)]
+    assert restore(paths, archive, saved.checksum, False) == [str(scratch / "deep" / "secret")]
+
+
 @contextlib.contextmanager
 def largest_file(size: int) -> t.Iterator[None]:
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)

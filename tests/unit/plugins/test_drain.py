@@ -59,12 +59,12 @@ class Host:
 
     def _keep(self, args: Json, check: bool) -> Result:
         if args["state"] == "noted" and not check:
-            news = args["step"]
-            old = next((step for step in self.steps if step["name"] == news["name"]), None)
-            if old is None:
-                self.steps.append({"data": {}, **news})
-            else:
+            news: Json | None = args.get("step")
+            old = next((step for step in self.steps if news and step["name"] == news["name"]), None)
+            if old is not None and news is not None:
                 old.update(news)
+            elif news is not None:
+                self.steps.append({"data": {}, **news})
             self.marks += [args["mark"]] if "mark" in args else []
         return {"claimed": True, "record": {"steps": json.loads(json.dumps(self.steps))}}
 
@@ -349,8 +349,9 @@ def test_a_claim_that_it_holds_needs_the_record(course: Course) -> None:
 
 def test_a_drain_that_was_undone_is_not_ready_and_says_both(course: Course) -> None:
     drain = course.begin(OWN)
+    drain.doing()
     drain.failed({"msg": "broken"})
-    undo = course.begin(undo=True)
+    undo = course.begin(OWN, undo=True)
     undo.doing()
     undo.proven({"msg": "ran"})
     drain.merge_undo(undo.report)
@@ -358,6 +359,17 @@ def test_a_drain_that_was_undone_is_not_ready_and_says_both(course: Course) -> N
     assert "broken" in drain.report["reason"]
     assert "is undone" in drain.report["reason"]
     assert [step["status"] for step in drain.report["steps"]] == ["failed", "undone"]
+
+
+def test_what_reaches_beyond_the_host_is_not_undone_on_the_word_of_its_record(course: Course) -> None:
+    drain = course.begin(OWN)
+    drain.doing()
+    drain.proven({"msg": "ran"})
+    undo = course.begin(undo=True)
+    undo.doing()
+    assert undo.state()["next"] is None
+    assert not undo.report["ready"]
+    assert "Define it again" in undo.report["reason"]
 
 
 def test_the_state_is_plain_data_and_can_go_on_from_there(course: Course) -> None:
@@ -385,3 +397,14 @@ SAYINGS = [
 @pytest.mark.parametrize(("result", "words"), SAYINGS, ids=[words[:20] for _result, words in SAYINGS])
 def test_what_a_task_said_can_only_be_read(result: Json, words: str) -> None:
     assert said(result) == words
+
+
+def test_a_step_that_was_never_begun_is_not_undone(course: Course) -> None:
+    course.host.answers[SERVICE] = lambda args, check: {"failed": True, "msg": "Could not find the service"}
+    steps = [HEALTH, {"name": "app", "kind": "services", "services": ["typo"]}]
+    drain = course.drain(*steps)
+    assert "Could not find" in drain.report["reason"]
+    assert [step["name"] for step in course.host.steps] == ["balancer"]
+    assert any("Could not find" in mark["detail"] for mark in course.host.marks)
+    undo = course.drain(*steps, undo=True)
+    assert undo.report["ready"], undo.report["reason"]

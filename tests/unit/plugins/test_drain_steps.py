@@ -8,8 +8,10 @@ import typing as t
 import pytest
 from ansible_collections.graceful.azure.plugins.plugin_utils._drain_steps import (
     KINDS,
+    Find,
     Unusable,
     WrongStep,
+    before_all,
     checked,
     task_file,
     to_undo,
@@ -109,13 +111,13 @@ def test_passwords_leave_the_steps() -> None:
 
 
 def test_task_files_get_their_full_path_and_conditions_stay() -> None:
-    (step,) = checked([{**OWN, "undo": "undo.yml"}], find=lambda name: f"/found/{name}")
+    (step,) = checked([{**OWN, "undo": "undo.yml"}], find=lambda name, _probe: f"/found/{name}")
     assert step["options"] == {"do": "/found/do.yml", "undo": "/found/undo.yml", "probe": "paused"}
 
 
 def test_a_task_file_that_is_not_there_is_refused() -> None:
     with pytest.raises(WrongStep, match=r"'queue' \(tasks\): do is 'do.yml', which is not there"):
-        checked([OWN], find=lambda name: task_file(name, [None, "/nonexistent"]))
+        checked([OWN], find=lambda name, _probe: task_file(name, [None, "/nonexistent"]))
 
 
 def test_a_task_file_is_the_first_one_in_the_folders(tmp_path: t.Any) -> None:
@@ -161,11 +163,47 @@ def test_undone_is_what_was_begun_last_first() -> None:
     assert to_undo(None) == []
 
 
-def test_task_files_are_taken_from_where_they_are_now() -> None:
+def elsewhere(name: str, probe: bool) -> str:
+    return f"/new/{name}"
+
+
+def test_task_files_are_taken_from_what_the_user_has_written() -> None:
     kept = entry("queue", "tasks", "done", do="/old/do.yml", probe="paused", undo="/old/undo.yml")
-    now = checked([{**OWN, "undo": "undo.yml"}], find=lambda name: f"/new/{name}")
-    assert to_undo(record(kept), now)[0]["options"]["undo"] == "/new/undo.yml"
-    assert to_undo(record(kept))[0]["options"]["undo"] == "/old/undo.yml"
+    (step,) = to_undo(record(kept), [HEALTH, {**OWN, "undo": "undo.yml"}], elsewhere)
+    assert step["options"]["undo"] == "/new/undo.yml"
+
+
+def missing(name: str, probe: bool) -> str:
+    raise Unusable("which is not there")
+
+
+@pytest.mark.parametrize(
+    ("steps", "find", "words"),
+    [
+        ([], elsewhere, "not among the drain steps any more"),
+        ([{**HEALTH, "name": "queue"}], elsewhere, "not among the drain steps any more"),
+        ([{**OWN, "typo": 1}], elsewhere, "unknown key 'typo'"),
+        ([OWN], missing, "which is not there"),
+        ("nonsense", elsewhere, "not among the drain steps any more"),
+        ([OWN, OWN], elsewhere, "Two drain steps"),
+    ],
+)
+def test_a_record_alone_never_names_files_of_the_controller(steps: t.Any, find: Find, words: str) -> None:
+    kept = entry("queue", "tasks", "done", do="/old/do.yml", probe="paused", undo="/old/undo.yml")
+    (step,) = to_undo(record(kept), steps, find)
+    assert step["options"] == {}
+    assert words in step["broken"]
+    assert "by hand" in step["broken"]
+
+
+def test_a_record_alone_never_names_other_machines() -> None:
+    kept = entry("lb", "haproxy", "done", sockets=[{"host": "victim", "socket": "/run/x"}], backend="b", server="s")
+    (step,) = to_undo(record(kept))
+    assert step["options"] == {}
+    assert "by hand" in step["broken"]
+    (step,) = to_undo(record(kept), [BALANCED])
+    assert step["options"] == {"backend": "web", "server": "web1", "sockets": SOCKETS}
+    assert step["left"] == "no longer among its sockets and left as they are: victim /run/x"
 
 
 def test_other_options_are_those_that_were_used() -> None:
@@ -175,6 +213,25 @@ def test_other_options_are_those_that_were_used() -> None:
 
 
 def test_a_balancer_where_the_server_was_out_before_is_left_alone() -> None:
-    before = {"servers": [{"in_service": False}, {"in_service": True}]}
-    (step,) = to_undo(record(entry("lb", "haproxy", "done", before, sockets=SOCKETS)))
+    before = before_all(
+        with_record(checked([BALANCED]), None)[0], {"servers": [{"in_service": False}, {"in_service": True}]}
+    )
+    (step,) = to_undo(record(entry("lb", "haproxy", "done", dict(before), sockets=SOCKETS)), [BALANCED])
+    assert not step["left"]
     assert step["options"]["sockets"] == SOCKETS[1:]
+
+
+def test_a_balancer_that_was_added_between_two_runs_is_remembered_as_it_was_then() -> None:
+    first = with_record(checked([{**BALANCED, "sockets": SOCKETS[1:]}]), None)[0]
+    known = entry("lb", "haproxy", "done", dict(before_all(first, {"servers": [{"in_service": True}]})))
+    second = with_record(checked([BALANCED]), record(known))[0]
+    seen = [{"in_service": False}, {"in_service": False}]
+    servers = before_all(second, {"servers": seen})["servers"]
+    assert {server["host"]: server["in_service"] for server in servers} == {"lb1": False, "lb2": True}
+
+
+def test_a_service_that_was_added_between_two_runs_is_started_again() -> None:
+    known = entry("app", "services", "done", {"running": ["nginx", "old"]}, services=["nginx", "old"])
+    step = {"name": "app", "kind": "services", "services": ["app", "nginx", "idle"]}
+    (again,) = with_record(checked([step]), record(known))
+    assert before_all(again, {"running": ["app"]}) == {"running": ["app", "nginx", "old"]}

@@ -23,8 +23,9 @@ class Application(http.server.ThreadingHTTPServer):
     def __init__(self) -> None:
         self.statuses = [200]
         self.asked = 0
+        self.posts: list[str] = []
         super().__init__(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self.serve_forever, daemon=True).start()
+        threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
 
     @property
     def url(self) -> str:
@@ -40,6 +41,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self._answer(statuses.pop(0) if len(statuses) > 1 else statuses[0])
 
     def do_POST(self) -> None:
+        self.server.posts.append(self.path)
         status = int(self.path.rsplit("/", 1)[1])
         if status:
             self.server.statuses = [status]
@@ -122,13 +124,36 @@ def test_a_marker_without_its_folder_is_said(application: Application, tmp_path:
         health(application, tmp_path / "nothing" / "marker").settle(True, Patience(5))
 
 
-def test_a_url_switches_only_what_has_to_be_switched(application: Application) -> None:
+def test_a_url_switches_whatever_the_health_url_says(application: Application) -> None:
+    """The health URL may be the wrong one, and then says nothing about the application."""
     switch = UrlSwitch(f"{application.url}/to/503", f"{application.url}/to/200", "post")
     both = Health(application.url, switch, [200], 0.01, 1)
-    both.settle(True, Patience(5))
-    assert application.statuses == [503]
-    both.settle(False, Patience(5))
-    assert application.statuses == [200]
+    for before in ([200], [503]):
+        application.statuses, application.posts = before, []
+        both.settle(True, Patience(5))
+        assert (application.statuses, application.posts) == ([503], ["/to/503"])
+        both.settle(False, Patience(5))
+        assert (application.statuses, application.posts) == ([200], ["/to/503", "/to/200"])
+
+
+@pytest.mark.parametrize("status", [404, 401, 302])
+@pytest.mark.parametrize("by", ["marker", "url"])
+def test_a_url_that_is_not_the_health_url_proves_nothing(
+    application: Application, tmp_path: Path, status: int, by: str
+) -> None:
+    marker = MarkerSwitch(str(tmp_path / "marker"), means_out=True)
+    switch = marker if by == "marker" else UrlSwitch(f"{application.url}/to/503", f"{application.url}/to/200", "POST")
+    application.statuses = [status]
+    with pytest.raises(EventsError, match=f"answers {status}, which is neither healthy nor out of service"):
+        Health(application.url, switch, [200], 0.01, 1).settle(True, Patience(5), must_answer=True)
+    assert application.posts == []
+    assert not (tmp_path / "marker").exists()
+
+
+def test_an_application_that_is_ill_can_be_taken_out(application: Application, tmp_path: Path) -> None:
+    application.statuses = [500]
+    health(application, tmp_path / "marker").settle(True, Patience(5), must_answer=True)
+    assert (tmp_path / "marker").exists()
 
 
 def test_a_switch_that_refuses_is_said(application: Application) -> None:
