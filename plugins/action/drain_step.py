@@ -109,7 +109,7 @@ class TaskFile:
         for task in self._tasks:
             if isinstance(task, TaskInclude):
                 self._check_included(task, probe)
-            elif probe and not task.register and _bare(task.action) not in ON_THE_CONTROLLER:
+            elif probe and not _registered(task) and _bare(task.action) not in ON_THE_CONTROLLER:
                 raise Unusable(
                     f"whose task {quoted(task.get_name(), 80)} registers nothing. In a probe each task that looks at "
                     "the host has to: one that did not reach it could otherwise not be told from one that did"
@@ -130,7 +130,7 @@ class TaskFile:
     @property
     def evidence(self) -> list[str]:
         """The variables in which its tasks say what they saw."""
-        return [task.register for task in self._tasks if task.register]
+        return [name for name in map(_registered, self._tasks) if name]
 
 
 def _tasks_in(blocks: t.Iterable[t.Any]) -> Iterator[Task]:
@@ -139,6 +139,12 @@ def _tasks_in(blocks: t.Iterable[t.Any]) -> Iterator[Task]:
             yield from _tasks_in([*each.block, *each.rescue, *each.always])
         else:
             yield each
+
+
+def _registered(task: Task) -> str:
+    """As it is written: newer versions of ansible-core make something else of it, and take more than a name."""
+    name = (task.get_ds() or {}).get("register")
+    return name if isinstance(name, str) else ""
 
 
 def _bare(action: str) -> str:

@@ -270,7 +270,7 @@ def test_two_runs_at_once_do_not_collide(fleet: Fleet) -> None:
 def test_of_two_runs_that_claim_at_the_same_moment_one_goes_on(fleet: Fleet, taken: str) -> None:
     """The other one has claimed one of the hosts, and leaves if it is not the first."""
     event_id = fleet.announce("web1", "web2")
-    other = {"event_id": event_id, "run_id": "other", "run_name": "the other run"}
+    other: dict[str, t.Any] = {"event_id": event_id, "run_id": "other", "run_name": "the other run"}
 
     def do(state: str, **options: t.Any) -> None:
         wish = Wish(state=state, **other, **options)
