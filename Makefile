@@ -62,9 +62,10 @@ integration: versions copy ## Integration tests against the emulator, with the l
 	@cd $(COPY) && $(RUN) newest pytest tests/integration/test_drain_role.py tests/integration/test_report_role.py $(ARGS)
 
 .PHONY: cycle
-cycle: main copy ## The maintenance cycle end to end, under faults and with the controller killed
+cycle: versions copy ## The maintenance cycle end to end, under faults and with the controller killed; in short with the other ansible-cores
 	@# One more than two cores: hosts and events are waited for, too.
 	@cd $(COPY) && $(RUN) main pytest tests/cycle -n 3 --dist worksteal $(ARGS)
+	@$(call each,lowest newest,cd $(COPY) && $(RUN) "$$name" pytest tests/cycle -n 2 -k "whole_cycle or lost_disk" $(ARGS))
 
 .PHONY: services
 services: main copy ## Drains and checkpoints against real HAProxy, Redis, Patroni, Pacemaker and PostgreSQL from Debian's packages

@@ -17,6 +17,7 @@ import re
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -158,10 +159,13 @@ def ansible_version(environment: Environment) -> str:
 def make(names: list[str]) -> None:
     interpreters = find_interpreters()
     link_interpreters(interpreters)
-    for environment in (ENVIRONMENTS[name] for name in names):
-        interpreter = choose(environment, interpreters)
+    chosen = {ENVIRONMENTS[name]: choose(ENVIRONMENTS[name], interpreters) for name in names}
+    with ThreadPoolExecutor(2) as pool:
+        made = [pool.submit(create, environment, python) for environment, python in chosen.items() if python]
+    for future in made:
+        future.result()
+    for environment, interpreter in chosen.items():
         if interpreter:
-            create(environment, interpreter)
             core = f"ansible-core {ansible_version(environment)}"
             print(f"{environment.name}: {core} on Python {dotted(interpreter.version)}", flush=True)
             continue
