@@ -18,7 +18,13 @@ from ansible.playbook.task_include import TaskInclude
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.graceful.azure.plugins.plugin_utils._drain import Drain, OutOfTime
-from ansible_collections.graceful.azure.plugins.plugin_utils._drain_steps import Unusable, task_file
+from ansible_collections.graceful.azure.plugins.plugin_utils._drain_steps import (
+    Find,
+    Unusable,
+    WrongStep,
+    checked,
+    task_file,
+)
 from ansible_collections.graceful.azure.plugins.plugin_utils._words import printable, quoted
 
 display = Display()
@@ -70,18 +76,25 @@ class ActionModule(ActionBase):
             float(args.get("seconds") or 0),
             undo=bool(args.get("undo")),
             kinds=args.get("kinds") or (),
-            find=lambda name, probe: TaskFile(task_file(name, folders), self).checked(probe),
+            find=self._find_in(folders),
         )
 
+    def _find_in(self, folders: t.Sequence[str | None]) -> Find:
+        return lambda name, probe: TaskFile(task_file(name, folders), self).checked(probe)
+
     def _read(self, result: Result, args: Result) -> Result:
-        """Task files that are used without a step: where they are, and what their tasks register."""
-        files = []
+        """Whether steps could be taken; and of task files where they are, and what their tasks register."""
+        files, folders = [], args.get("folders") or []
         for name in args.get("files") or []:
             try:
-                files.append(TaskFile(task_file(name, args.get("folders") or []), self))
+                files.append(TaskFile(task_file(name, folders), self))
                 files[-1].checked(probe=False)
             except Unusable as exc:
                 raise AnsibleActionFail(f"the file is {quoted(name, 200)}, {exc}") from exc
+        try:
+            checked(args.get("steps") or [], self._find_in(folders))
+        except WrongStep as exc:
+            raise AnsibleActionFail(str(exc)) from exc
         result.update(files=[file.path for file in files], evidence=[name for file in files for name in file.evidence])
         return result
 

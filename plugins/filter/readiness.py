@@ -12,7 +12,7 @@ author: graceful.azure contributors (@graceful)
 description:
   - Judges what M(graceful.azure.scheduled_events_info) returned on each host.
   - The role P(graceful.azure.prepare#role) uses it.
-positional: max_clock_offset
+positional: max_clock_offset, mistakes
 options:
   _input:
     description: What the module returned, by host.
@@ -22,6 +22,9 @@ options:
     description: Seconds that a host's clock may differ from the service's.
     type: float
     default: 30
+  mistakes:
+    description: What is wrong with what was written for each host, by host; an empty string if nothing is.
+    type: dict
 """
 
 EXAMPLES = r"""
@@ -51,10 +54,12 @@ from ansible.errors import AnsibleFilterError
 from ansible_collections.graceful.azure.plugins.plugin_utils._readiness import readiness
 
 
-def judge(answers: t.Any, max_clock_offset: float = 30) -> dict[str, t.Any]:
+def judge(
+    answers: t.Any, max_clock_offset: float = 30, mistakes: t.Mapping[str, str] | None = None
+) -> dict[str, t.Any]:
     if not isinstance(answers, t.Mapping) or not all(isinstance(answer, t.Mapping) for answer in answers.values()):
         raise AnsibleFilterError("readiness needs a dictionary of what scheduled_events_info returned, by host.")
-    return readiness(answers, float(max_clock_offset))
+    return readiness(answers, float(max_clock_offset), mistakes)
 
 
 class FilterModule:

@@ -26,7 +26,7 @@ options:
       - V(begin) checks all steps, claims the event and returns what is to be done.
       - V(take) does or undoes what comes next, up to a step that tasks have to take.
       - V(doing), V(proven) and V(failed) note how far a step is that tasks take.
-      - V(read) reads task files that are used without a step, and fails if one of them cannot be used.
+      - V(read) does nothing to the host. It fails if a step or a task file could not be used.
       - V(undone) adds the report of an undoing to that of a drain that failed.
     type: str
     choices: [begin, take, doing, proven, failed, undone, read]
@@ -35,7 +35,8 @@ options:
     description: What this module returned last. For all but V(begin).
     type: dict
   steps:
-    description: All steps as the user has written them. For V(begin), and for V(take), which needs their passwords.
+    description:
+      - All steps as the user has written them. For V(begin), for V(read), and for V(take), which needs their passwords.
     type: list
     elements: dict
   event:

@@ -13,9 +13,14 @@ import typing as t
 Answer = t.Mapping[str, t.Any]
 
 
-def readiness(answers: t.Mapping[str, Answer], max_clock_offset: float) -> dict[str, t.Any]:
+def readiness(
+    answers: t.Mapping[str, Answer], max_clock_offset: float, mistakes: t.Mapping[str, str] | None = None
+) -> dict[str, t.Any]:
     """What is wrong with each host (empty if nothing is), and the same as a table to look at."""
-    problems = {host: problem(answer, max_clock_offset) for host, answer in answers.items()}
+    written = mistakes or {}
+    problems = {
+        host: problem(answer, max_clock_offset) or str(written.get(host) or "") for host, answer in answers.items()
+    }
     return {"problems": problems, "table": table(answers, problems)}
 
 

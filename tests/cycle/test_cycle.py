@@ -438,6 +438,20 @@ def test_prepare_says_who_is_ready_and_what_stands_in_the_way(fleet: Fleet) -> N
     assert "web3: The host cannot be reached" in run.output
 
 
+def test_prepare_finds_what_is_written_wrong(fleet: Fleet) -> None:
+    fleet.variables["web2"]["graceful_drain_steps"] = [{"name": "app", "kind": "service", "services": ["app"]}]
+    fleet.variables["web3"]["graceful_checkpoint"] = [{"name": "own", "kind": "tasks", "file": "no.yml", "probe": "1"}]
+    run = fleet.run(playbook="prepare")
+    assert run.status == 2
+    assert "web2: Drain step 'app' has the unknown kind 'service'" in run.output
+    assert "web3: the file is 'no.yml', which is not there" in run.output
+    fleet.common["graceful_policy"] = [{"action": "aprove"}]
+    run = fleet.run(playbook="prepare")
+    assert run.status == 2
+    assert "aprove" in run.output
+    assert "Traceback" not in run.output
+
+
 def test_a_drill_says_whether_we_would_have_made_it(fleet: Fleet) -> None:
     where = {
         "graceful_drill_address": "127.0.0.1",
