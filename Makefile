@@ -63,8 +63,8 @@ integration: versions copy ## Integration tests against the emulator, with the l
 
 .PHONY: cycle
 cycle: versions copy ## The maintenance cycle end to end, under faults and with the controller killed; in short with the other ansible-cores
-	@# One more than two cores: hosts and events are waited for, too.
-	@cd $(COPY) && $(RUN) main pytest tests/cycle -n 3 --dist worksteal $(ARGS)
+	@# More than there are cores: hosts and events are waited for, too.
+	@cd $(COPY) && $(RUN) main pytest tests/cycle -n 4 --dist worksteal $(ARGS)
 	@$(call each,lowest newest,cd $(COPY) && $(RUN) "$$name" pytest tests/cycle -k whole_cycle $(ARGS))
 
 .PHONY: services
