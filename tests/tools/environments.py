@@ -129,11 +129,16 @@ def choose(environment: Environment, interpreters: list[Interpreter]) -> Interpr
 
 
 def link_interpreters(interpreters: list[Interpreter]) -> None:
-    """ansible-test looks for pythonX.Y on PATH."""
-    shutil.rmtree(PYTHON_LINKS, ignore_errors=True)
-    PYTHON_LINKS.mkdir(parents=True)
-    for interpreter in interpreters:
-        (PYTHON_LINKS / f"python{dotted(interpreter.version[:2])}").symlink_to(interpreter.path)
+    """ansible-test looks for pythonX.Y on PATH. Several of us may be at it at the same time."""
+    PYTHON_LINKS.mkdir(parents=True, exist_ok=True)
+    wanted = {f"python{dotted(interpreter.version[:2])}": interpreter.path for interpreter in interpreters}
+    for name, path in wanted.items():
+        new = PYTHON_LINKS / f".{name}.{os.getpid()}"
+        new.symlink_to(path)
+        new.replace(PYTHON_LINKS / name)
+    for link in PYTHON_LINKS.glob("python*"):
+        if link.name not in wanted:
+            link.unlink(missing_ok=True)
 
 
 def create(environment: Environment, interpreter: Interpreter) -> None:
