@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: graceful.azure contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-# Needs Python 3.11 or newer, git and GNU make. Writes to .venv/ and .cache/ only.
+# Needs Python 3.11 or newer, git and GNU make. Writes to .venv/, .cache/ and, for the demo, graceful-reports/.
 
 PYTHON ?= python3
 ARGS ?=
@@ -124,4 +124,4 @@ copy:
 
 .PHONY: clean
 clean: ## Remove what the above made
-	rm -rf .ansible .cache .venv tests/output
+	rm -rf .ansible .cache .venv graceful-reports tests/output

@@ -40,6 +40,8 @@ RETURN = r"""
 _value:
   description:
     - V(statuses) by host, and V(observations) and V(settings) for P(graceful.azure.plan#filter).
+    - V(mistakes) says by host what is wrong with how it would be drained, saved or put back, V(mute) names the hosts
+      whose webhooks cannot be used, and V(words) has both for people.
     - V(controller) is the name of the machine that runs Ansible.
   type: dict
 """

@@ -12,7 +12,7 @@ author: graceful.azure contributors (@graceful)
 description:
   - Judges what M(graceful.azure.scheduled_events_info) returned on each host.
   - The role P(graceful.azure.prepare#role) uses it.
-positional: max_clock_offset, mistakes
+positional: max_clock_offset, mistakes, installs
 options:
   _input:
     description: What the module returned, by host.
@@ -24,6 +24,9 @@ options:
     default: 30
   mistakes:
     description: What is wrong with what was written for each host, by host; an empty string if nothing is.
+    type: dict
+  installs:
+    description: What M(ansible.builtin.package) returned where something had to be installed, by host.
     type: dict
 """
 
@@ -55,11 +58,14 @@ from ansible_collections.graceful.azure.plugins.plugin_utils._readiness import r
 
 
 def judge(
-    answers: t.Any, max_clock_offset: float = 30, mistakes: t.Mapping[str, str] | None = None
+    answers: t.Any,
+    max_clock_offset: float = 30,
+    mistakes: t.Mapping[str, str] | None = None,
+    installs: t.Mapping[str, t.Any] | None = None,
 ) -> dict[str, t.Any]:
     if not isinstance(answers, t.Mapping) or not all(isinstance(answer, t.Mapping) for answer in answers.values()):
         raise AnsibleFilterError("readiness needs a dictionary of what scheduled_events_info returned, by host.")
-    return readiness(answers, float(max_clock_offset), mistakes)
+    return readiness(answers, float(max_clock_offset), mistakes, installs)
 
 
 class FilterModule:

@@ -41,6 +41,12 @@ def filter_options() -> dict[str, t.Any]:
 
 
 def filters_of(params: t.Mapping[str, t.Any]) -> Filters:
+    for name in ("event_ids", "event_types", "event_statuses", "event_sources"):
+        if not all(value.strip() for value in params[name] or ()):
+            raise WrongOption(f"{name} has an empty entry, which no event matches. Leave it out to mean all events.")
+    for status in params["event_statuses"] or ():
+        if status.strip().lower() not in ("scheduled", "started"):
+            raise WrongOption(f"event_statuses has {status!r}. Azure knows Scheduled and Started.")
     return Filters(
         params["event_ids"] or (),
         params["event_types"] or (),

@@ -41,8 +41,9 @@ def exchange(address: str, command: str, timeout: float) -> str:
                 if not piece:
                     break
                 answer += piece
-    except OSError as exc:
-        raise EventsError(f"HAProxy's socket {address} cannot be used: {exc.strerror or exc}.") from exc
+    except (OSError, OverflowError, ValueError) as exc:
+        reason = getattr(exc, "strerror", None) or exc
+        raise EventsError(f"HAProxy's socket {address} cannot be used: {reason}.") from exc
     return answer.decode("utf-8", "replace").strip()
 
 

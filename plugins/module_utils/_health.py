@@ -15,7 +15,7 @@ import typing as t
 import urllib.error
 import urllib.request
 
-from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
+from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError, WrongOption
 from ansible_collections.graceful.azure.plugins.module_utils._patience import Patience, Proof
 
 
@@ -40,9 +40,12 @@ def ask(url: str, timeout: float, method: str = "GET") -> Answer:
     opener = urllib.request.build_opener(
         urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context), _NoRedirect()
     )
-    request = urllib.request.Request(
-        url, method=method, headers={"User-Agent": "graceful.azure", "Connection": "close"}
-    )
+    try:
+        request = urllib.request.Request(
+            url, method=method, headers={"User-Agent": "graceful.azure", "Connection": "close"}
+        )
+    except ValueError as exc:
+        raise WrongOption(f"{url!r} is not a URL: {exc}.") from exc
     if method != "GET":
         request.data = b""
     try:
@@ -116,6 +119,8 @@ class Health:
     """The health URL together with what switches it."""
 
     def __init__(self, url: str, switch: Switch, healthy: t.Collection[int], interval: float, threshold: float) -> None:
+        if not (0 < interval < 1e6 and 0 < threshold < 1e6):
+            raise WrongOption("interval and threshold have to be more than 0.")
         self._url = url
         self._switch = switch
         self._healthy = healthy

@@ -53,7 +53,10 @@ class Api:
         )
 
     def ask(self, path: str, timeout: float, body: t.Mapping[str, t.Any] | None = None) -> Answer:
-        request = urllib.request.Request(self.url + path, headers={"Accept": "application/json"})
+        try:
+            request = urllib.request.Request(self.url + path, headers={"Accept": "application/json"})
+        except ValueError as exc:
+            raise WrongOption(f"url is {self.url!r}, which is not a URL: {exc}.") from exc
         if body is not None:
             request.data = json.dumps(body).encode()
             request.add_header("Content-Type", "application/json")

@@ -113,8 +113,10 @@ from ansible_collections.graceful.azure.plugins.module_utils._errors import Even
 
 
 def work(params: dict[str, t.Any], check_mode: bool) -> dict[str, t.Any]:
+    if not params["paths"]:
+        raise WrongOption("paths is empty, so there is nothing to save. Name what may be lost.")
     for path in (*params["paths"], params["archive"]):
-        if not os.path.isabs(path):
+        if not os.path.isabs(path) or "\0" in path:
             raise WrongOption(f"{path!r} is not an absolute path.")
     if params["state"] == "restored":
         restored = restore(

@@ -73,10 +73,13 @@ import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.graceful.azure.plugins.module_utils._connections import Table, networks
+from ansible_collections.graceful.azure.plugins.module_utils._errors import WrongOption
 from ansible_collections.graceful.azure.plugins.module_utils._patience import Patience, run_step
 
 
 def work(module: AnsibleModule, patience: Patience) -> dict[str, t.Any]:
+    if not module.params["ports"] or not all(0 < port < 65536 for port in module.params["ports"]):
+        raise WrongOption("ports has to name port numbers, 1 to 65535.")
     table = Table(set(module.params["ports"]), networks(module.params["ignore_from"]))
     count = len(table.open_now())
     if module.check_mode:

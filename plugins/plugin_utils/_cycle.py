@@ -16,6 +16,7 @@ from ansible_collections.graceful.azure.plugins.plugin_utils import _checks as c
 from ansible_collections.graceful.azure.plugins.plugin_utils._fleet import SETTINGS
 from ansible_collections.graceful.azure.plugins.plugin_utils._policy import APPROVING, DRAINING
 from ansible_collections.graceful.azure.plugins.plugin_utils._words import printable
+from ansible_collections.graceful.azure.plugins.plugin_utils._written import host_mistake, webhook_mistake
 
 Mapping = t.Mapping[str, t.Any]
 # What is kept back of the notice at most, for the approval itself and for clocks that differ.
@@ -39,7 +40,24 @@ def fleet(variables: Mapping, asked: t.Sequence[str], inventory: t.Sequence[str]
         given = {key: own.get(f"graceful_{key}") for key in SETTINGS}
         settings[host] = {key: value for key, value in given.items() if value is not None}
     statuses = {host: variables[host].get("graceful__status") for host in asked}
-    return {"observations": observations(statuses, names), "statuses": statuses, "settings": settings}
+    concerned = [host for host, status in statuses.items() if _has_something(status)]
+    mistakes = {host: words for host in concerned if (words := host_mistake(variables[host]))}
+    mute = {host: words for host in asked if (words := webhook_mistake(variables[host]))}
+    return {
+        "observations": observations(statuses, names),
+        "statuses": statuses,
+        "settings": settings,
+        "mistakes": mistakes,
+        "mute": list(mute),
+        "words": [
+            *(f"{host} cannot be drained and put back as it is written: {words}" for host, words in mistakes.items()),
+            *(f"Nobody is told: {words}" for words in sorted(set(mute.values()))),
+        ],
+    }
+
+
+def _has_something(status: t.Any) -> bool:
+    return isinstance(status, t.Mapping) and bool(status.get("events") or status.get("records"))
 
 
 def _demand_seconds(host: str, variables: Mapping, name: str) -> None:
@@ -252,7 +270,7 @@ def recap(run: Mapping, variables: Mapping, hosts: t.Sequence[str]) -> dict[str,
         "version": 1,
         "run": {key: run.get(key) for key in ("run_id", "run_name", "started", "finished", "check_mode")},
         "result": result,
-        "words": [*words, *run["work"]["words"]] or ["Nothing is announced."],
+        "words": [*words, *run["work"]["words"], *run.get("remarks", [])] or ["Nothing is announced."],
         "events": events,
         "hosts": told,
     }

@@ -463,7 +463,9 @@ def _summary(drafts: t.Sequence[_Draft], fleet: Fleet, missing_groups: t.Sequenc
         lines.append(f"Not reached, so nobody knows what awaits them: {listed(unasked)}.")
     failed = [host.name for host in fleet.hosts.values() if host.targeted and host.reachable and host.error]
     if failed:
-        lines.append(f"Could not read their metadata service: {listed(failed)}.")
+        lines.extend(
+            f"{printable(name)} could not be asked: {quoted(fleet.hosts[name].error or '', 200)}" for name in failed
+        )
     if missing_groups:
         lines.append(f"min_available names groups that the inventory does not have: {quoted_list(missing_groups)}.")
     return lines

@@ -10,17 +10,26 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.graceful.azure.plugins.module_utils._document import same_name
+
 Answer = t.Mapping[str, t.Any]
 
 
 def readiness(
-    answers: t.Mapping[str, Answer], max_clock_offset: float, mistakes: t.Mapping[str, str] | None = None
+    answers: t.Mapping[str, Answer],
+    max_clock_offset: float,
+    mistakes: t.Mapping[str, str] | None = None,
+    installs: t.Mapping[str, Answer] | None = None,
 ) -> dict[str, t.Any]:
     """What is wrong with each host (empty if nothing is), and the same as a table to look at."""
     written = mistakes or {}
     problems = {
-        host: problem(answer, max_clock_offset) or str(written.get(host) or "") for host, answer in answers.items()
+        host: problem(answer, max_clock_offset) or _shared_name(host, answers) or str(written.get(host) or "")
+        for host, answer in answers.items()
     }
+    for host, install in (installs or {}).items():
+        if problems.get(host) and install.get("failed"):
+            problems[host] = f"The Python library requests is missing and could not be installed: {install.get('msg')}"
     return {"problems": problems, "table": table(answers, problems)}
 
 
@@ -39,6 +48,19 @@ def problem(answer: Answer, max_clock_offset: float) -> str:
         wrong = "behind" if offset > 0 else "ahead"
         return f"The host's clock is {abs(offset):.0f} s {wrong}. Mend its time synchronisation."
     return ""
+
+
+def _shared_name(host: str, answers: t.Mapping[str, Answer]) -> str:
+    name = same_name(str(answers[host].get("vm_name") or ""))
+    others = [
+        other for other in answers if other != host and name == same_name(str(answers[other].get("vm_name") or ""))
+    ]
+    if not name or not others or answers[host].get("events") is None:
+        return ""
+    return (
+        f"Its Azure name is that of {others[0]}, too: while both see the same event it is not approved. In different "
+        "resource groups that is fine."
+    )
 
 
 def table(answers: t.Mapping[str, Answer], problems: t.Mapping[str, str]) -> list[str]:

@@ -119,6 +119,29 @@ class TestHeld:
         fleet.variables["web2"]["graceful_confirm"] = True
         self.held(fleet, reason="Nobody confirmed")
 
+    def test_by_a_word_that_is_no_clear_no(self, fleet: Fleet) -> None:
+        self.held(fleet, "-e", "graceful_confirm=always", reason="Nobody confirmed")
+
+    @pytest.mark.parametrize(
+        ("name", "value", "words"),
+        [
+            ("graceful_health", [{"prot": 80}], "graceful_health[0] has the key 'prot'"),
+            ("graceful_checkpoint", [{"name": "x", "kind": "paths", "paths": []}], "kind paths and needs paths"),
+            ("graceful_drain_steps", "nginx", "have to be a list"),
+        ],
+    )
+    def test_by_what_is_written_wrong_before_anything_is_drained(
+        self, fleet: Fleet, name: str, value: t.Any, words: str
+    ) -> None:
+        fleet.variables["web2"][name] = value
+        self.held(fleet, reason=words)
+        assert fleet.log("web2") == []
+
+    def test_check_mode_says_what_is_written_wrong(self, fleet: Fleet) -> None:
+        fleet.variables["web1"]["graceful_health"] = [{}]
+        fleet.announce("web1")
+        assert "graceful_health[0] needs exactly one of port, url, argv" in fleet.run("--check").output
+
     def test_by_a_checkpoint_file_with_a_mistake(self, fleet: Fleet) -> None:
         file = fleet.directory / "save.yml"
         file.write_text("- name: A slip\n  ansible.builtin.comand: sync\n")
@@ -297,6 +320,23 @@ def test_of_two_runs_that_claim_at_the_same_moment_one_goes_on(fleet: Fleet, tak
     fleet.check_all_back()
 
 
+def test_what_is_held_is_taken_over_by_a_run_after_it_was_mended(fleet: Fleet) -> None:
+    fleet.variables["web2"]["misbehaviour"] = "fail"
+    fleet.announce("web1", "web2")
+    first = fleet.start()
+    while not fleet.reached(5):
+        assert first.poll() is None
+        time.sleep(0.2)
+    del fleet.variables["web2"]["misbehaviour"]
+    time.sleep(35)
+    second = fleet.run()
+    assert second.status == 0, second.output[-4000:]
+    assert len(fleet.posts()) == 1
+    assert first.wait(300) == 2
+    assert [what for _at, what in fleet.log("web1")] == ["drained", "back"]
+    fleet.check_all_back()
+
+
 PHASES = ("claim", "drain", "checkpoint", "wait", "restore")
 
 
@@ -385,6 +425,32 @@ def test_a_group_that_does_not_exist_is_said(fleet: Fleet) -> None:
     assert run.status == 2
     assert "graceful_hosts is nobody, which no host and no group of the inventory is called" in run.output
     assert fleet.posts() == []
+
+
+def test_webhooks_that_are_written_wrong_are_said_and_left_out(fleet: Fleet) -> None:
+    fleet.common["graceful_webhooks"] = [{"ulr": "http://secret"}]
+    fleet.announce("web1", notice=100)
+    run = fleet.run()
+    assert run.status == 0, run.output[-4000:]
+    assert "Nobody is told: graceful_webhooks[0] has the key 'ulr'" in run.words
+    assert "secret" not in run.output
+    fleet.check_all_back()
+
+
+def test_an_empty_inventory_is_no_success(fleet: Fleet) -> None:
+    fleet.variables.clear()
+    run = fleet.run()
+    assert run.status == 2
+    assert "Is it the right inventory?" in run.output
+
+
+@pytest.mark.parametrize("value", ["half", "0", "-1", "1.5"])
+def test_batches_that_make_no_sense_are_refused(fleet: Fleet, value: str) -> None:
+    fleet.announce("web1")
+    run = fleet.run("-e", f"graceful_serial={value}")
+    assert run.status == 2
+    assert f"graceful_serial is {value}; it has to be" in run.output
+    assert fleet.records("web1") == []
 
 
 @pytest.mark.parametrize("name", ["graceful_wait", "graceful_wait_round", "graceful_gone_timeout"])
