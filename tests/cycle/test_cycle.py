@@ -354,8 +354,8 @@ def test_a_killed_controller_is_followed_by_a_run_that_finishes(fleet: Fleet, ph
     fleet.check_all_back()
 
 
-@pytest.mark.parametrize("kept", ["host", "controller"])
-def test_what_the_lost_disk_held_comes_back(fleet: Fleet, kept: str) -> None:
+@pytest.mark.parametrize(("kept", "lost"), [("host", ""), ("controller", "archives"), ("controller", "directory")])
+def test_what_the_lost_disk_held_comes_back(fleet: Fleet, kept: str, lost: str) -> None:
     saved = fleet.home("web1") / "flushed"
     fleet.common["graceful_checkpoint"] = [
         {"name": "queue", "kind": "command", "argv": ["touch", str(saved)]},
@@ -363,7 +363,7 @@ def test_what_the_lost_disk_held_comes_back(fleet: Fleet, kept: str) -> None:
         {"name": "cache", "kind": "paths", "paths": ["{{ home }}/ephemeral"], "to": kept},
     ]
     fleet.announce("web1", EventType="Redeploy")
-    cache = fleet.home("web1") / "ephemeral" / "cache"
+    cache, archives = fleet.home("web1") / "ephemeral" / "cache", fleet.home("web1") / "checkpoints"
 
     def lose() -> None:
         cache.unlink()
@@ -372,14 +372,21 @@ def test_what_the_lost_disk_held_comes_back(fleet: Fleet, kept: str) -> None:
             place = fleet.directory / "reports" / "checkpoints" / "web1"
             assert len(list(place.iterdir())) == 1
             assert place.stat().st_mode & 0o777 == 0o700
-            shutil.rmtree(fleet.home("web1") / "checkpoints")
+        if lost:
+            shutil.rmtree(archives)
+        if lost == "archives":
+            archives.mkdir()
+            archives.chmod(0o750)
 
-    with fleet.once(lambda: bool(fleet.happened("started")), lose) as lost:
+    with fleet.once(lambda: bool(fleet.happened("started")), lose) as done:
         run = fleet.run()
-        assert lost.is_set()
+        assert done.is_set()
     assert run.status == 0, run.output[-4000:]
     assert cache.read_text() == "precious data of web1"
     assert saved.exists()
+    mode = 0o750 if lost == "archives" else 0o700
+    assert archives.stat().st_mode & 0o777 == mode, "a directory that is there keeps its mode"
+    assert list(archives.iterdir()) == [], "an archive goes when it has done its duty"
 
 
 def test_a_damaged_checkpoint_is_said_and_the_host_stays_out_of_service(fleet: Fleet) -> None:

@@ -482,7 +482,7 @@ def test_the_summary_tells_the_plan_in_words() -> None:
         " a drained host loses nothing, and approving saves the wait.",
         "  drain now: web2",
         "Not reached, so nobody knows what awaits them: web3.",
-        "Could not read their metadata service: web4.",
+        "web4 could not be asked: 'HTTP 500'",
         "min_available names groups that the inventory does not have: 'wbe'.",
     ]
 
