@@ -18,7 +18,7 @@ CSS = """
   --restoring: #8fd3b4; --on-restoring: #063523; --rail: #94a0b3;
   --scheduled: #eef2fb; --on-scheduled: #2b4a86; --started: #3c66b8; --on-started: #fff;
   --approval: #2356b3; --limit: #b3261e;
-  --who: 212px;
+  --who: 212px; --shade: #0003;
 }
 @media screen and (prefers-color-scheme: dark) {
   :root {
@@ -28,7 +28,7 @@ CSS = """
     --draining: #8d6a17; --on-draining: #fff4d6; --down: #c3ccd9; --on-down: #131922;
     --restoring: #1f6e50; --on-restoring: #e0fff1; --rail: #6d7b91;
     --scheduled: #1d2940; --on-scheduled: #b9cdf7; --started: #6f9bea; --on-started: #0b1424;
-    --approval: #8ab4ff; --limit: #ff9a91;
+    --approval: #8ab4ff; --limit: #ff9a91; --shade: #000a;
   }
 }
 * { box-sizing: border-box; }
@@ -102,7 +102,15 @@ dl {
 dt { color: var(--soft); font-size: 14px; }
 dd { margin: 0; overflow-wrap: anywhere; white-space: pre-line; }
 dd code { color: var(--soft); }
-.picture { overflow-x: auto; margin: 18px -24px 0; padding: 0 24px; }
+/* Shadows at the edges say that there is more; at the end of the way the card's own colour covers them. */
+.picture {
+  overflow-x: auto; margin: 18px -24px 0; padding: 0 24px;
+  background:
+    linear-gradient(to right, var(--card) 40%, transparent) left / 40px 100% no-repeat local,
+    linear-gradient(to left, var(--card) 40%, transparent) right / 40px 100% no-repeat local,
+    linear-gradient(to right, var(--shade), transparent) left / 18px 100% no-repeat scroll,
+    linear-gradient(to left, var(--shade), transparent) right / 18px 100% no-repeat scroll;
+}
 .picture:focus-visible, summary:focus-visible { outline: 3px solid var(--approval); outline-offset: 2px; }
 .lanes { position: relative; min-width: calc(var(--who) + 600px); border-bottom: 1px solid var(--line); }
 .lanes svg { display: block; overflow: visible; width: 100%; }
@@ -195,7 +203,7 @@ td:nth-child(1) { width: 84px; font-variant-numeric: tabular-nums; } td:nth-chil
   body { font-size: 14px; }
   main { max-width: none; padding: 0; }
   header, .card { padding: 12px 16px; }
-  .picture { overflow: visible; margin: 14px 0 0; padding: 0; }
+  .picture { overflow: visible; margin: 14px 0 0; padding: 0; background: none; }
   .lanes { min-width: 0; }
   dl, .hold, tr, h2 { break-inside: avoid; }
   h2 { break-after: avoid; }

@@ -250,7 +250,7 @@ def _facts(event: report.Event) -> list[tuple[str, str]]:
         ("Hosts", _names([host.name for host in event.hosts]) or "none in the inventory"),
         ("Leader", f"<bdi>{shown(event.leader, 80)}</bdi>" if event.leader else ""),
         ("Not in the inventory", _names(event.strangers)),
-        ("Status", shown(status)),
+        ("Noticed as", shown(status)),
         ("Action", shown(action) + (f" <code>{shown(event.action, 60)}</code>" if event.action in ACTIONS else "")),
         ("Why", shown(event.reason)),
         ("Notice", _notice(event)),
