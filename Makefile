@@ -65,7 +65,7 @@ integration: versions copy ## Integration tests against the emulator, with the l
 cycle: versions copy ## The maintenance cycle end to end, under faults and with the controller killed; in short with the other ansible-cores
 	@# More than there are cores: hosts and events are waited for, too.
 	@cd $(COPY) && $(RUN) main pytest tests/cycle -n 4 --dist worksteal $(ARGS)
-	@$(call each,lowest newest,cd $(COPY) && $(RUN) "$$name" pytest tests/cycle -k "whole_cycle or drill" $(ARGS))
+	@$(call each,lowest newest,cd $(COPY) && $(RUN) "$$name" pytest tests/cycle -n 2 -k "whole_cycle or drill" $(ARGS))
 
 .PHONY: services
 services: main copy ## Drains and checkpoints against real HAProxy, Redis, Patroni, Pacemaker and PostgreSQL from Debian's packages
