@@ -72,8 +72,8 @@ class Api:
         except (OSError, http.client.HTTPException, ValueError) as exc:
             raise EventsError(f"Patroni at {self.url} does not answer: {getattr(exc, 'reason', None) or exc}.") from exc
 
-    def read(self, path: str, timeout: float) -> dict[str, t.Any]:
-        """A document; Patroni gives it with a status that says the role, so the status is not looked at."""
+    def read(self, path: str, timeout: float) -> tuple[int, dict[str, t.Any]]:
+        """A document, with its status: Patroni answers what it is asked (`/leader`: am I?) by the status."""
         answer = self.ask(path, timeout)
         try:
             document = json.loads(answer.text)
@@ -81,7 +81,7 @@ class Api:
             document = None
         if not isinstance(document, dict):
             raise EventsError(f"Patroni at {self.url}{path} answers {answer.status} and no document.")
-        return document
+        return answer.status, document
 
 
 class Member(t.NamedTuple):
@@ -108,9 +108,10 @@ class Cluster:
 
     def look(self) -> tuple[Member, list[Member]]:
         """This host's member, and the others."""
-        own = self._api.read("/patroni", self._patience.request_timeout())
-        document = self._api.read("/cluster", self._patience.request_timeout())
-        role, state = str(own.get("role")), str(own.get("state"))
+        # 200 is the lock of the leader: who has it leads, even while PostgreSQL is not promoted yet.
+        locked, own = self._api.read("/leader", self._patience.request_timeout())
+        _status, document = self._api.read("/cluster", self._patience.request_timeout())
+        role, state = "leader" if locked == 200 else str(own.get("role")), str(own.get("state"))
         members = [
             Member(str(each.get("name")), str(each.get("role")), str(each.get("state")))
             for each in document.get("members", [])
@@ -125,9 +126,12 @@ class Cluster:
     def give_up_leadership(self, candidate: str | None) -> str:
         """Switch over if this member leads, then see another one lead and this one follow."""
         mine, others = self.look()
+        if mine.leads and not others:
+            raise EventsError(f"{mine.name} leads and there is no other member to take over.")
+        # Members tell of themselves every few seconds: one that has just come back may still be said to be stopped.
+        self._patience.until(self._can_leave, pause=1.0)
+        mine, _others = self.look()
         if mine.leads:
-            if not any(member.is_healthy for member in others):
-                raise EventsError(f"{mine.name} leads and no other member is fit to take over: {_listed(others)}.")
             wish = {"leader": mine.name, **({"candidate": candidate} if candidate else {})}
             # Patroni answers when the switchover has happened, so it gets all of the time.
             answer = self._api.ask("/switchover", self._patience.request_timeout(3600), wish)
@@ -138,6 +142,12 @@ class Cluster:
     def is_back(self) -> str:
         """See this member healthy, in whatever role."""
         return self._patience.until(self._is_member, pause=1.0)
+
+    def _can_leave(self) -> Proof:
+        mine, others = self.look()
+        told = ", ".join(f"{member.name} is {member.state}" for member in others)
+        fit = self._name is not None and any(member.is_healthy for member in others)
+        return Proof(not mine.leads or fit, f"{mine.name} leads and no other member is fit to take over: {told}")
 
     def _follows(self) -> Proof:
         try:
@@ -156,7 +166,3 @@ class Cluster:
             return Proof(False, exc.message.rstrip("."))
         led = any(member.leads for member in [mine, *others])
         return Proof(mine.is_healthy and led, f"{mine.name} is {mine.role} ({mine.state})")
-
-
-def _listed(members: t.Sequence[Member]) -> str:
-    return ", ".join(f"{member.name} is {member.state}" for member in members) or "there is none"
