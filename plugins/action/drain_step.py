@@ -180,6 +180,7 @@ class TaskHost:
     def __init__(self, action: ActionModule, task_vars: Result) -> None:
         self._action = action
         self._task_vars = task_vars
+        self._manager: str | None = (task_vars.get("ansible_facts") or {}).get("service_mgr")
 
     def run(self, module: str, args: Result, seconds: float, check: bool = False) -> Result:
         action = self._action
@@ -201,7 +202,7 @@ class TaskHost:
     def _run_action(self, name: str, args: Result) -> Result:
         action = self._action
         task = action._task.copy()
-        task.args = dict(args)
+        task.args = {"use": self._service_manager(), **args}
         loader = action._shared_loader_obj
         handler = loader.action_loader.get(
             name,
@@ -214,6 +215,16 @@ class TaskHost:
         )
         result: Result = handler.run(task_vars=self._task_vars)
         return result
+
+    def _service_manager(self) -> str:
+        """Asked once: the action would ask the host each time, which costs as much as what it is asked for."""
+        if self._manager is None:
+            wanted = {"gather_subset": ["!all"], "filter": ["ansible_service_mgr"]}
+            found = self._action._execute_module(
+                module_name="ansible.legacy.setup", module_args=wanted, task_vars=self._task_vars
+            )
+            self._manager = (found.get("ansible_facts") or {}).get("ansible_service_mgr") or "auto"
+        return self._manager
 
 
 @contextlib.contextmanager

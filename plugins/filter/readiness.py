@@ -12,7 +12,7 @@ author: graceful.azure contributors (@graceful)
 description:
   - Judges what M(graceful.azure.scheduled_events_info) returned on each host.
   - The role P(graceful.azure.prepare#role) uses it.
-positional: max_clock_offset, mistakes, installs
+positional: max_clock_offset, mistakes, installs, records
 options:
   _input:
     description: What the module returned, by host.
@@ -27,6 +27,9 @@ options:
     type: dict
   installs:
     description: What M(ansible.builtin.package) returned where something had to be installed, by host.
+    type: dict
+  records:
+    description: What M(graceful.azure.maintenance_record) returned when it was tried, by host.
     type: dict
 """
 
@@ -62,10 +65,11 @@ def judge(
     max_clock_offset: float = 30,
     mistakes: t.Mapping[str, str] | None = None,
     installs: t.Mapping[str, t.Any] | None = None,
+    records: t.Mapping[str, t.Any] | None = None,
 ) -> dict[str, t.Any]:
     if not isinstance(answers, t.Mapping) or not all(isinstance(answer, t.Mapping) for answer in answers.values()):
         raise AnsibleFilterError("readiness needs a dictionary of what scheduled_events_info returned, by host.")
-    return readiness(answers, float(max_clock_offset), mistakes, installs)
+    return readiness(answers, float(max_clock_offset), mistakes, installs, records)
 
 
 class FilterModule:

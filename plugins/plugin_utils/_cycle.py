@@ -26,6 +26,8 @@ UNKNOWN_NOTICE = 300
 LEAST = 5
 # A run does not wait for longer, whatever the notice: the next one takes it up.
 LONGEST = 86400
+# Whoever has less does not wait for whoever has more.
+HURRIED = 120
 NEVER_COME_BACK = ("preempt", "terminate")
 
 
@@ -102,7 +104,7 @@ def assignments(
 
     Once the hosts have claimed, `claims` has their answers: what another run holds anywhere is left to it. Two runs
     that claim at the same time must not both give way: who has the first host that answered is to try the others
-    again, those are `contested`."""
+    again, those are `contested`. `hurried` are the hosts with so little time that they go first."""
     elsewhere, contested = _elsewhere(claims or {})
     work: dict[str, t.Any] = {}
     told: list[str] = []
@@ -118,7 +120,14 @@ def assignments(
         unreadable = [record["message"] for record in status.get("records") or [] if record.get("damaged")]
         if unreadable:
             damaged[host] = "; ".join(unreadable)
-    return {"hosts": work, "elsewhere": elsewhere, "contested": contested, "words": told, "damaged": damaged}
+    return {
+        "hosts": work,
+        "hurried": [host for host, entry in work.items() if entry["seconds"] < HURRIED],
+        "elsewhere": elsewhere,
+        "contested": contested,
+        "words": told,
+        "damaged": damaged,
+    }
 
 
 def _work(planned: Mapping, status: Mapping, elsewhere: t.Mapping[str, str], forced: bool) -> dict[str, t.Any]:

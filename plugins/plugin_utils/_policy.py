@@ -8,11 +8,13 @@
 
 from __future__ import annotations
 
+import difflib
 import fnmatch
 import typing as t
 
-from ansible_collections.graceful.azure.plugins.module_utils._document import same_name
+from ansible_collections.graceful.azure.plugins.module_utils._document import KNOWN_TYPES, same_name
 from ansible_collections.graceful.azure.plugins.plugin_utils import _checks as check
+from ansible_collections.graceful.azure.plugins.plugin_utils._words import quoted
 
 IGNORE = "ignore"
 NOTIFY = "notify"
@@ -155,7 +157,7 @@ def _rule(rule: t.Any, position: int) -> Rule:
         raise check.WrongSetting(f"{where} has no action; allowed are {', '.join(ACTIONS)}.")
     return Rule(
         decision=_decision(given, where, f"rule {position}"),
-        event_types=frozenset(name.lower() for name in _names(given, "event_type", where)),
+        event_types=frozenset(_event_type(name, where) for name in _names(given, "event_type", where)),
         event_sources=frozenset(name.lower() for name in _names(given, "event_source", where)),
         duration=_span(given, "min_duration", "max_duration", where),
         notice=_notice(given, where),
@@ -176,6 +178,14 @@ def _decision(given: t.Mapping[str, t.Any], where: str, name: str) -> Decision:
 
 def _names(given: t.Mapping[str, t.Any], key: str, where: str) -> tuple[str, ...]:
     return check.names(given[key], f"{where}: {key}") if key in given else ()
+
+
+def _event_type(name: str, where: str) -> str:
+    """Azure may announce types that nobody knows yet, but hardly one that looks like a known one misspelt."""
+    similar = difflib.get_close_matches(name.lower(), [known.lower() for known in KNOWN_TYPES], 1, 0.75)
+    if similar and name.lower() not in similar:
+        raise check.WrongSetting(f"{where}: event_type is {quoted(name)}; is {similar[0].capitalize()} meant?")
+    return name.lower()
 
 
 def _notice(given: t.Mapping[str, t.Any], where: str) -> Span:

@@ -20,11 +20,16 @@ def readiness(
     max_clock_offset: float,
     mistakes: t.Mapping[str, str] | None = None,
     installs: t.Mapping[str, Answer] | None = None,
+    records: t.Mapping[str, Answer] | None = None,
 ) -> dict[str, t.Any]:
     """What is wrong with each host (empty if nothing is), and the same as a table to look at."""
     written = mistakes or {}
+    kept = records or {}
     problems = {
-        host: problem(answer, max_clock_offset) or _shared_name(host, answers) or str(written.get(host) or "")
+        host: problem(answer, max_clock_offset)
+        or _shared_name(host, answers)
+        or str(written.get(host) or "")
+        or _no_record(kept.get(host) or {})
         for host, answer in answers.items()
     }
     for host, install in (installs or {}).items():
@@ -48,6 +53,12 @@ def problem(answer: Answer, max_clock_offset: float) -> str:
         wrong = "behind" if offset > 0 else "ahead"
         return f"The host's clock is {abs(offset):.0f} s {wrong}. Mend its time synchronisation."
     return ""
+
+
+def _no_record(answer: Answer) -> str:
+    if not answer.get("failed") and not answer.get("unreachable"):
+        return ""
+    return f"It cannot keep the record of a maintenance (graceful_record_dir): {answer.get('msg')}"
 
 
 def _shared_name(host: str, answers: t.Mapping[str, Answer]) -> str:

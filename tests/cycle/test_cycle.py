@@ -30,6 +30,8 @@ def test_the_whole_cycle(fleet: Fleet) -> None:
     fleet.check_all_back()
     seen = [line for line in run.output.splitlines() if "[web3]" in line and not line.startswith("skipping")]
     assert seen == ["ok: [web3]"], "a host that no event touches sees one task"
+    saved = run.output.count("TASK [graceful.azure.checkpoint : Archive the paths]")
+    assert saved == 1, "the hosts save side by side, also if what they save differs"
     page = (fleet.directory / "reports" / "latest.html").read_text()
     assert "web1" in page
     assert fleet.run().report["result"] == "nothing", "a second run finds nothing to do"
@@ -43,6 +45,29 @@ def test_check_mode_prints_the_plan_and_touches_nothing(fleet: Fleet) -> None:
     assert fleet.posts() == []
     assert fleet.log("web1") == []
     assert fleet.records("web1") == []
+
+
+def test_who_has_seconds_does_not_wait_for_who_has_minutes(fleet: Fleet) -> None:
+    fleet.variables["web1"]["misbehaviour"] = "wait"
+    fleet.common["graceful_drain_steps"] = [{**fleet._defaults()["graceful_drain_steps"][0], "timeout": 90}]
+    fleet.announce("web1")
+    eviction = fleet.announce("web2", EventType="Preempt", notice=100)
+    saved_first: list[bool] = []
+
+    def web2_is_saved() -> bool:
+        steps = [step for record in fleet.records("web2") for step in record["steps"]]
+        return any(step["phase"] == "checkpoint" and step["status"] == "done" for step in steps)
+
+    def let_web1_go_on() -> None:
+        saved_first.append(not fleet.is_drained("web1"))
+        (fleet.home("web1") / "go-on").touch()
+        # Nobody has to wait for its end.
+        fleet.control("cancel", {"EventId": eviction})
+
+    with fleet.once(web2_is_saved, let_web1_go_on):
+        run = fleet.run()
+    assert saved_first == [True], run.output[-4000:]
+    assert len(fleet.posts()) == 1, run.output[-4000:]
 
 
 class TestHeld:
@@ -514,8 +539,10 @@ def test_prepare_says_who_is_ready_and_what_stands_in_the_way(fleet: Fleet) -> N
 def test_prepare_finds_what_is_written_wrong(fleet: Fleet) -> None:
     fleet.variables["web2"]["graceful_drain_steps"] = [{"name": "app", "kind": "service", "services": ["app"]}]
     fleet.variables["web3"]["graceful_checkpoint"] = [{"name": "own", "kind": "tasks", "file": "no.yml", "probe": "1"}]
+    (fleet.home("web1") / "records").write_text("not a directory")
     run = fleet.run(playbook="prepare")
     assert run.status == 2
+    assert "web1: It cannot keep the record of a maintenance (graceful_record_dir)" in run.output
     assert "web2: Drain step 'app' has the unknown kind 'service'" in run.output
     assert "web3: the file is 'no.yml', which is not there" in run.output
     fleet.common["graceful_policy"] = [{"action": "aprove"}]

@@ -96,6 +96,8 @@ def test_a_rule_without_a_name_goes_by_its_number() -> None:
         ({"action": "drain", 5: "Reboot"}, "has the key '5', which is not known"),
         ({"action": "drain", "event_type": []}, "event_type must be a name or a list of names, not []"),
         ({"action": "drain", "event_type": ""}, "event_type must be a name or a list of names"),
+        ({"action": "drain", "event_type": "Reboott"}, "event_type is 'Reboott'; is Reboot meant?"),
+        ({"action": "drain", "event_type": ["Freeze", "terminated"]}, "is Terminate meant?"),
         ({"action": "drain", "group": ["web", 7]}, "group must be a name or a list of names"),
         ({"action": "drain", "resource": {"a": 1}}, "resource must be a name or a list of names"),
         ({"action": "drain", "max_duration": "long"}, "max_duration must be a whole number of seconds, not 'long'"),
@@ -119,6 +121,12 @@ def test_a_wrong_rule_is_refused_with_its_number(rule: t.Any, says: str) -> None
         validate_policy([{"action": "notify"}, rule])
     assert says in str(refused.value)
     assert "Rule 2" in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ["reboot", "REDEPLOY", "Hibernate", "Restart", "Resize", "x"])
+def test_an_event_type_that_nobody_knows_yet_can_have_a_rule(name: str) -> None:
+    policy = validate_policy([{"action": "drain", "event_type": name}])
+    assert decide(policy, REBOOT._replace(event_type=name)).action == "drain"
 
 
 @pytest.mark.parametrize("policy", ["notify", {"action": "notify"}, 5, True])

@@ -30,6 +30,15 @@ def test_what_stands_in_the_way(answer: dict[str, t.Any], problem: str) -> None:
     assert bool(found) == bool(problem)
 
 
+def test_a_host_that_cannot_keep_a_record_is_not_ready() -> None:
+    kept = {"web1": {"changed": False, "msg": "nothing to do"}, "web2": {"failed": True, "msg": "Run it with become."}}
+    answers = {"web1": GOOD, "web2": {**GOOD, "vm_name": "web_1"}}
+    problems = readiness(answers, 30, records=kept)["problems"]
+    assert problems["web1"] == ""
+    assert "graceful_record_dir" in problems["web2"]
+    assert problems["web2"].endswith("Run it with become.")
+
+
 def test_the_table_shows_every_host_and_what_must_be_repeated() -> None:
     table = readiness({"web2": {"unreachable": True}, "web1": {**GOOD, "vm_name": "web\x1b_0"}}, 30)["table"]
     assert table[1].split() == ["web1", "yes", "web?_0", "http://127.0.0.1", "-0.4", "s", "1"]
