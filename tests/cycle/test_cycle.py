@@ -141,26 +141,30 @@ class TestHeld:
         fleet.check_all_back()
 
     def test_by_one_host_that_wants_a_person_to_be_asked(self, fleet: Fleet) -> None:
-        fleet.variables["web2"]["graceful_confirm"] = True
+        # Not clearly a no.
+        fleet.variables["web2"]["graceful_confirm"] = "always"
         self.held(fleet, reason="Nobody confirmed")
 
-    def test_by_a_word_that_is_no_clear_no(self, fleet: Fleet) -> None:
-        self.held(fleet, "-e", "graceful_confirm=always", reason="Nobody confirmed")
-
-    @pytest.mark.parametrize(
-        ("name", "value", "words"),
-        [
-            ("graceful_health", [{"prot": 80}], "graceful_health[0] has the key 'prot'"),
-            ("graceful_checkpoint", [{"name": "x", "kind": "paths", "paths": []}], "kind paths and needs paths"),
-            ("graceful_drain_steps", "nginx", "have to be a list"),
-        ],
-    )
-    def test_by_what_is_written_wrong_before_anything_is_drained(
-        self, fleet: Fleet, name: str, value: t.Any, words: str
-    ) -> None:
-        fleet.variables["web2"][name] = value
-        self.held(fleet, reason=words)
-        assert fleet.log("web2") == []
+    def test_by_what_is_written_wrong_before_anything_is_drained(self, fleet: Fleet) -> None:
+        wrong: dict[str, tuple[str, t.Any, str]] = {
+            "web1": ("graceful_health", [{"prot": 80}], "graceful_health[0] has the key 'prot'"),
+            "web2": (
+                "graceful_checkpoint",
+                [{"name": "x", "kind": "paths", "paths": []}],
+                "kind paths and needs paths",
+            ),
+            "web3": ("graceful_drain_steps", "nginx", "have to be a list"),
+        }
+        for host, (name, value, _words) in wrong.items():
+            fleet.variables[host][name] = value
+        event_id = fleet.announce(*wrong)
+        with fleet.once(lambda: fleet.reached(5), lambda: self.act(fleet, event_id)):
+            run = fleet.run()
+        assert run.status == 2, run.output[-4000:]
+        assert fleet.posts() == []
+        for host, (_name, _value, words) in wrong.items():
+            assert words in run.words, run.words
+            assert fleet.log(host) == []
 
     def test_check_mode_says_what_is_written_wrong(self, fleet: Fleet) -> None:
         fleet.variables["web1"]["graceful_health"] = [{}]
