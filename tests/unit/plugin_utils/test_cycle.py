@@ -101,6 +101,10 @@ class TestAssignments:
         mine = self.work(awaited(), answer=status(event(seconds_left=left)))["hosts"]["web1"]
         assert mine["seconds"] == seconds
 
+    @pytest.mark.parametrize(("left", "hurried"), [(30, ["web1"]), (129, ["web1"]), (130, []), (900, []), (None, [])])
+    def test_who_has_less_than_two_minutes_is_hurried(self, left: int | None, hurried: list[str]) -> None:
+        assert self.work(awaited(), answer=status(event(seconds_left=left)))["hurried"] == hurried
+
     @pytest.mark.parametrize(
         "fields",
         [
