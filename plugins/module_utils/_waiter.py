@@ -24,6 +24,10 @@ from ansible_collections.graceful.azure.plugins.module_utils._errors import Even
 TIMES = ("started_at", "gone_at")
 # Conditions that compare with the first read: it must reach the controller before the host can go down.
 FIRST_READ_COUNTS = ("gone", "changed")
+# What a read may take although the time is over: a slow answer is none that failed.
+LEAST_FOR_A_READ = 3.0
+# And if there is one read only.
+FOR_A_SINGLE_READ = 30.0
 
 
 class Seen:
@@ -186,7 +190,8 @@ def wait(
         outcome = None
         seen.polls += 1
         try:
-            events = read(max(begin + timeout - poll_begin, 1.0))
+            least = LEAST_FOR_A_READ if timeout else FOR_A_SINGLE_READ
+            events = read(max(begin + timeout - poll_begin, least))
         except PassingFailure as exc:
             failure = exc
         except EventsError as exc:

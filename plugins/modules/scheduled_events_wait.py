@@ -38,7 +38,8 @@ options:
     default: appeared
   timeout:
     description:
-      - Seconds to wait at most, all slices and reboots together. V(0) reads once.
+      - Seconds to wait at most, all slices and reboots together. V(0) reads once. An answer that comes
+        a few seconds late still counts.
     type: float
     default: 900
   poll_interval:

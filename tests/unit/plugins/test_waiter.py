@@ -26,13 +26,22 @@ def at(seconds: int) -> str:
     return f"2026-09-19T18:00:{seconds:02}Z"
 
 
+class WithBudgets(JumpingClock):
+    """Keeps what each read was given, too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.budgets: list[float] = []
+
+
 def run(
     until: str, *steps: Step, timeout: float = 10, seen: Seen | None = None, **filters: t.Any
-) -> tuple[Outcome, JumpingClock]:
-    clock = JumpingClock()
+) -> tuple[Outcome, WithBudgets]:
+    clock = WithBudgets()
     script = list(steps)
 
-    def read(_budget: float) -> list[Event]:
+    def read(budget: float) -> list[Event]:
+        clock.budgets.append(budget)
         step = script.pop(0) if len(script) > 1 else script[0]
         if isinstance(step, Exception):
             raise step
@@ -93,6 +102,7 @@ def test_the_pause_is_clamped_to_the_time_left_and_retry_after_is_honoured() -> 
 
 def test_timeout_zero_reads_once() -> None:
     done, clock = run("appeared", NOTHING, timeout=0)
+    assert clock.budgets == [30], "it has the time that a read needs"
     assert (done.outcome, done.seen["polls"], clock.pauses) == ("timed_out", 1, [])
 
 
