@@ -14,7 +14,7 @@ from datetime import datetime, timezone
 from ansible_collections.graceful.azure.plugins.module_utils._document import STARTED, same_id
 from ansible_collections.graceful.azure.plugins.plugin_utils import _checks as check
 from ansible_collections.graceful.azure.plugins.plugin_utils._fleet import SETTINGS
-from ansible_collections.graceful.azure.plugins.plugin_utils._policy import APPROVING, DRAINING
+from ansible_collections.graceful.azure.plugins.plugin_utils._policy import APPROVING, DRAIN, DRAINING
 from ansible_collections.graceful.azure.plugins.plugin_utils._words import printable
 from ansible_collections.graceful.azure.plugins.plugin_utils._written import host_mistake, webhook_mistake
 
@@ -251,7 +251,8 @@ def recap(run: Mapping, variables: Mapping, hosts: t.Sequence[str]) -> dict[str,
         left = {name: variables[host].get(f"graceful__{name}") for name in LEFT}
         told[host] = _host_story(host, left, run)
     times = _times(variables[host].get("graceful__over") for host in hosts)
-    events = [_event_story(event, run, told, times) for event in run["plan"]["events"]]
+    reports = {host: variables[host].get("graceful__reports") for host in hosts}
+    events = [_event_story(event, run, told, times, reports) for event in run["plan"]["events"]]
     results = {story["result"] for story in told.values()}
     outcomes = {event["outcome"] for event in events}
     blind = {**run["plan"]["blind"]}
@@ -375,7 +376,11 @@ def _times(waits: t.Iterable[t.Any]) -> dict[str, dict[str, str]]:
 
 
 def _event_story(
-    event: Mapping, run: Mapping, told: t.Mapping[str, t.Any], times: t.Mapping[str, t.Mapping[str, str]]
+    event: Mapping,
+    run: Mapping,
+    told: t.Mapping[str, t.Any],
+    times: t.Mapping[str, t.Mapping[str, str]],
+    reports: t.Mapping[str, t.Any],
 ) -> dict[str, t.Any]:
     event_id = same_id(event["event_id"])
     seen = times.get(event_id, {})
@@ -386,6 +391,10 @@ def _event_story(
         told.get(h, {}).get("result") in ("restored", "gone") for h in event["hosts"]
     ):
         outcome = "completed"
+    # Where nothing is to be approved, nothing is held; that a host was not ready is a failure all the same.
+    if event["action"] == DRAIN and outcome == "notified" and run.get("finished"):
+        hold = _unready(event, told, reports)
+        outcome = "failed" if hold else outcome
     return {
         **{key: event[key] for key in ("event_id", "event_type", "event_status", "event_source", "description")},
         "resources": event["resources"],
@@ -401,6 +410,17 @@ def _event_story(
         "gone": seen.get("gone_at"),
         "hosts": event["hosts"],
     }
+
+
+def _unready(event: Mapping, told: t.Mapping[str, t.Any], reports: t.Mapping[str, t.Any]) -> list[str]:
+    event_id = same_id(event["event_id"])
+    reasons = []
+    for host in event["hosts"]:
+        if event_id in map(same_id, told.get(host, {}).get("events", [])):
+            report = {same_id(key): value for key, value in (reports.get(host) or {}).items()}.get(event_id, {})
+            if report.get("ready") is not True:
+                reasons.append(f"{host} is not ready: {report.get('reason') or 'it did not report'}")
+    return reasons
 
 
 def _event_outcome(event: Mapping, run: Mapping, approval: Mapping) -> tuple[str, list[str]]:

@@ -49,6 +49,8 @@ def test_check_mode_prints_the_plan_and_touches_nothing(fleet: Fleet) -> None:
 
 def test_who_has_seconds_does_not_wait_for_who_has_minutes(fleet: Fleet) -> None:
     fleet.variables["web1"]["misbehaviour"] = "wait"
+    # A machine that is taken away is saved although it could not be drained.
+    fleet.variables["web2"]["misbehaviour"] = "fail"
     fleet.common["graceful_drain_steps"] = [{**fleet._defaults()["graceful_drain_steps"][0], "timeout": 90}]
     fleet.announce("web1")
     eviction = fleet.announce("web2", EventType="Preempt", notice=100)
@@ -68,6 +70,8 @@ def test_who_has_seconds_does_not_wait_for_who_has_minutes(fleet: Fleet) -> None
         run = fleet.run()
     assert saved_first == [True], run.output[-4000:]
     assert len(fleet.posts()) == 1, run.output[-4000:]
+    assert run.status == 2, run.output[-4000:]
+    assert "web2 is not ready: Step 'service' (tasks) failed: The service does not stop." in run.words, run.words
 
 
 class TestHeld:

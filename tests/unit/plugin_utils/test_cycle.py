@@ -269,6 +269,30 @@ class TestRecap:
         story = self.story(None, decision=cleared, **plan)
         assert (story["outcome"], story["hold"]) == ("failed", ["the run did not come to its approval"])
 
+    @pytest.mark.parametrize(
+        ("reports", "outcome", "hold"),
+        [
+            ({"a": {"ready": True, "reason": "ready"}}, "notified", []),
+            ({"a": {"ready": False, "reason": "it hangs"}}, "failed", ["web0 is not ready: it hangs"]),
+            (None, "failed", ["web0 is not ready: it did not report"]),
+        ],
+    )
+    def test_who_was_to_be_drained_only_and_was_not_has_failed(
+        self, reports: t.Any, outcome: str, hold: list[str]
+    ) -> None:
+        planned = {**event(), "event_source": "Platform", "description": "", "resources": [], "deadline": None}
+        planned |= {"action": "drain", "reason": "", "leader": None, "hosts": ["web0", "web1"], "hold": []}
+        run: dict[str, t.Any] = {
+            "plan": {"events": [planned], "hosts": {}, "blind": {}},
+            # web1 has nothing to do for it: put off, or another run's.
+            "work": {"hosts": {"web0": {"events": [event()], "leftovers": []}}, "elsewhere": {}, "words": []},
+            "decision": {},
+            "approvals": [],
+            "finished": "2026-09-19T18:30:00Z",
+        }
+        story = recap(run, {"web0": {"graceful__reports": reports}}, ["web0"])["events"][0]
+        assert (story["outcome"], story["hold"]) == (outcome, hold)
+
     def test_a_damaged_record_is_a_failure(self) -> None:
         work: dict[str, t.Any] = {"hosts": {}, "elsewhere": {}, "words": [], "damaged": {"web1": "x.json is damaged"}}
         plan: dict[str, t.Any] = {"events": [], "hosts": {}, "blind": {}}
