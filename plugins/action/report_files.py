@@ -4,16 +4,22 @@
 
 from __future__ import annotations
 
-import json
-import os
-import re
-import tempfile
 import typing as t
 from datetime import datetime, timezone
 
-from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
-from ansible_collections.graceful.azure.plugins.plugin_utils._timeline import page
+from ansible_collections.graceful.azure.plugins.module_utils._text import clean
+from ansible_collections.graceful.azure.plugins.plugin_utils import _report_dir as report_dir
+from ansible_collections.graceful.azure.plugins.plugin_utils._drill import drill_margin
+from ansible_collections.graceful.azure.plugins.plugin_utils._report import safe, summary
+from ansible_collections.graceful.azure.plugins.plugin_utils._slices import say
+
+OPTIONS = {
+    "directory": {"type": "str", "required": True},
+    "data": {"type": "dict", "required": True},
+    "keep": {"type": "int", "default": 50},
+    "always": {"type": "bool", "default": False},
+}
 
 
 class ActionModule(ActionBase):
@@ -26,41 +32,34 @@ class ActionModule(ActionBase):
     def run(self, tmp: t.Any = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
         result: dict[str, t.Any] = super().run(tmp, task_vars)
         del tmp
-        directory, data = self._task.args.get("directory"), self._task.args.get("data")
-        if not isinstance(directory, str) or not directory or not isinstance(data, t.Mapping):
-            raise AnsibleActionFail("report_files needs a directory and the report data, which is a dictionary.")
-        directory = os.path.realpath(os.path.expanduser(directory))
-        stem = os.path.join(directory, _name(data, datetime.now(timezone.utc)))
-        try:
-            os.makedirs(directory, exist_ok=True)
-            texts = {
-                "json": json.dumps(data, indent=4, sort_keys=True, default=str) + "\n",
-                "html": page(data),
-            }
-            for ending, text in texts.items():
-                for base in (stem, os.path.join(directory, "latest")):
-                    _write(f"{base}.{ending}", text)
-        except (OSError, TypeError, ValueError) as exc:
-            raise AnsibleActionFail(f"The report cannot be written to {directory}: {exc}") from exc
-        result.update(changed=True, page=f"{stem}.html", data=f"{stem}.json")
+        _checked, options = self.validate_argument_spec(argument_spec=OPTIONS)
+        data = safe(options["data"])
+        short = summary(data)
+        result.update(changed=False, page="", data="", removed=[], margin=drill_margin(data) if short["drill"] else [])
+        if options["directory"] and (options["always"] or short["result"] != "nothing"):
+            result.update(self._write(report_dir.absolute(options["directory"]), data, options["keep"]))
+        # Artifacts for AWX, as set_stats would leave them.
+        stats = {
+            "graceful_result": short["result"],
+            "graceful_drill": short["drill"],
+            "graceful_report": result["page"],
+            "graceful_report_data": result["data"],
+            "graceful_events": short["events"],
+            "graceful_host_results": short["hosts"],
+        }
+        result["ansible_stats"] = {"data": stats, "per_host": False, "aggregate": False}
+        result["ansible_facts"] = {"report_path": result["page"]}
+        for line in [f"Report: {result['page']}"] * bool(result["page"]) + result["margin"]:
+            say(line)
         return result
 
-
-def _name(data: t.Mapping[str, t.Any], now: datetime) -> str:
-    """Sorted by time, and told apart by run; nothing of it is event text."""
-    run = data.get("run")
-    run_id = re.sub(r"[^A-Za-z0-9]", "", str(run.get("run_id") or "")) if isinstance(run, t.Mapping) else ""
-    return f"{now:%Y%m%dT%H%M%SZ}-{run_id[:8] or 'run'}"
-
-
-def _write(file: str, text: str) -> None:
-    """The whole or nothing: somebody may have the page open."""
-    descriptor, draft = tempfile.mkstemp(dir=os.path.dirname(file), prefix=".report-")
-    try:
-        with open(descriptor, "w", encoding="utf-8", errors="backslashreplace") as opened:
-            opened.write(text)
-            os.fchmod(opened.fileno(), 0o640)
-        os.replace(draft, file)
-    except OSError:
-        os.unlink(draft)
-        raise
+    def _write(self, directory: str, data: t.Mapping[str, t.Any], keep: int) -> dict[str, t.Any]:
+        written: dict[str, t.Any] = {}
+        try:
+            page, kept = report_dir.write_report(directory, data, datetime.now(timezone.utc))
+            written = {"changed": True, "page": page, "data": kept}
+            written["removed"] = report_dir.remove_old(directory, keep, data)
+        except OSError as exc:
+            what = "Old reports cannot be removed from" if written else "The report cannot be written to"
+            self._display.warning(clean(f"{what} {directory}: {exc.strerror or exc}"))
+        return written

@@ -19,7 +19,10 @@ options:
   api_version:
     description:
       - The version of the Scheduled Events API. What a version does not have is V(none) in the result.
-      - A version that the service refuses is an error that lists the versions it offers.
+      - V(auto) is the newest that the service takes. It begins with V(2024-07-09), which is needed for
+        SpotRebalanceRecommendation events and which not every service has, and goes on with the next older one when the
+        service answers 404 or 400.
+      - A version that the service refuses is an error, with the versions it offers if it says so.
     type: str
     default: "2020-07-01"
   connect_timeout:
@@ -37,7 +40,7 @@ options:
   retries:
     description:
       - How often to ask again after a failure that may pass, such as a refused connection, a 429 or 503 answer, or a
-        broken document. V(0) means never.
+        broken document. V(0) means never. A 401 or 403 answer is final.
       - A 410 answer means that the service is moving and is tried again for up to 70 seconds.
     type: int
     default: 3
@@ -61,7 +64,8 @@ options:
     aliases: [event_id]
   event_types:
     description:
-      - Only events of these types, such as V(Freeze), V(Reboot), V(Redeploy), V(Preempt) or V(Terminate).
+      - Only events of these types, such as V(Freeze), V(Reboot), V(Redeploy), V(Preempt), V(Terminate) or
+        V(SpotRebalanceRecommendation).
     type: list
     elements: str
   event_statuses:

@@ -18,8 +18,20 @@ from ansible_collections.graceful.azure.plugins.module_utils._document import (
     same_id,
     same_name,
 )
-from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError, PassingFailure, Refused
+from ansible_collections.graceful.azure.plugins.module_utils._errors import (
+    EventsError,
+    NoConnection,
+    PassingFailure,
+    Refused,
+)
 from ansible_collections.graceful.azure.plugins.module_utils._service import Service
+from ansible_collections.graceful.azure.plugins.module_utils._text import clean, count, listed, quoted, quoted_list
+
+# Azure may take its time: for that long the document is read after a POST that was not confirmed, before another one.
+UNCONFIRMED_FOR = 30.0
+READ_EVERY = 1.0
+
+BeforePost = t.Callable[[t.List[str]], None]
 
 
 class Terms(t.NamedTuple):
@@ -33,7 +45,7 @@ class Terms(t.NamedTuple):
 
 
 class Approval:
-    """The lists that the module returns; every id stands in at most one, spelled as in the document if it is there."""
+    """What became of each id; it is in at most one of the lists, spelled as in the document if it is there."""
 
     def __init__(self) -> None:
         self.approved: list[str] = []
@@ -41,11 +53,15 @@ class Approval:
         self.missing: list[str] = []
         self.not_leader: list[str] = []
         self.unexpected: list[str] = []
+        # Posted once, and nobody knows yet whether it was taken; only with repost=False.
+        self.unconfirmed: list[str] = []
+        # Why each of the unexpected was not approved.
         self.refusals: list[str] = []
         self.warnings: list[str] = []
         self.statuses: dict[str, str] = {}
 
     def lists(self) -> dict[str, t.Any]:
+        """What the module returns."""
         fields = ("approved", "already_started", "missing", "not_leader", "unexpected")
         return dict({field: getattr(self, field) for field in fields}, changed=bool(self.approved))
 
@@ -61,58 +77,161 @@ def approve(
     terms: Terms,
     missing_ok: bool,
     check_mode: bool,
+    before_post: BeforePost | None = None,
+    repost: bool = True,
 ) -> Approval:
-    """Read, decide, post once, and look what became of it."""
-    approval = Approval()
+    """Read, decide, post, and read what became of it.
+
+    `before_post` is called with the ids right before each POST; an EventsError that it raises stops it. With
+    `repost=False` there is one POST at most, and what it leaves open is returned at once as `unconfirmed`; if there was
+    no connection, so that nothing was sent, that is an error.
+    """
     wanted = list({same_id(event_id): event_id.strip() for event_id in event_ids}.values())
-    document = service.read().document
-    pending = _sort(document, wanted, terms, approval)
-    _check_missing(approval, missing_ok, "nothing was posted")
-    if check_mode or not pending:
-        approval.approved.extend(pending)
-        return approval
+    return _Attempt(service, terms, missing_ok).run(wanted, check_mode, before_post, repost)
 
-    for tries in range(service.client.limits.retries + 1):
+
+class _Attempt:
+    def __init__(self, service: Service, terms: Terms, missing_ok: bool) -> None:
+        self.service = service
+        self.terms = terms
+        self.missing_ok = missing_ok
+        self.approval = Approval()
+
+    def run(self, wanted: t.Sequence[str], check_mode: bool, before_post: BeforePost | None, repost: bool) -> Approval:
+        document = self.service.read().document
+        pending = self._sort(document, wanted)
+        self._check_missing("nothing was posted")
+        if check_mode:
+            self.approval.approved.extend(pending)
+            return self.approval
+        posts = 0
+        while pending:
+            if before_post:
+                before_post(list(pending))
+            posts += 1
+            try:
+                self.service.start(pending, document)
+            except Refused as refusal:
+                self._after_refusal(pending, refusal)
+                break
+            except PassingFailure as failure:
+                if isinstance(failure, NoConnection) and not repost:
+                    # There was no connection, so nothing was sent.
+                    raise
+                if not repost:
+                    self.approval.unconfirmed.extend(pending)
+                    self.approval.warnings.append(failure.message)
+                    break
+                document, pending = self._watch(pending, failure)
+                if pending and posts > self.service.client.limits.retries:
+                    raise self._not_confirmed(pending, posts, failure) from failure
+            else:
+                self.approval.approved.extend(pending)
+                self._verify()
+                break
+        return self.approval
+
+    def _sort(self, document: Document, wanted: t.Sequence[str], refused: str = "was not approved") -> list[str]:
+        """Put every wanted id into its list; what is left may be posted."""
+        approval, pending = self.approval, []
+        for event_id in wanted:
+            entries = [event for event in document.events if same_id(event["event_id"]) == same_id(event_id)]
+            spelled = entries[0]["event_id"] if entries else event_id
+            if not entries:
+                approval.missing.append(spelled)
+            elif any(event["event_status"] == STARTED for event in entries):
+                approval.already_started.append(spelled)
+            elif self.terms.leader is not None and not _leads(self.terms.leader, entries[0]):
+                approval.not_leader.append(spelled)
+            elif why := next(filter(None, (_why_unexpected(self.terms, event) for event in entries)), ""):
+                approval.unexpected.append(spelled)
+                approval.refusals.append(f"{clean(spelled)} {refused}: {why}.")
+            else:
+                pending.append(spelled)
+        return pending
+
+    def _after_refusal(self, posted: t.Sequence[str], refusal: Refused) -> None:
+        """The service has answered that it does not take the POST: it is not sent again, whatever the document says."""
         try:
-            service.start(pending, document)
-        except (PassingFailure, Refused) as failure:
-            document, still = _look_again(service, pending, terms, approval, failure)
-            _check_missing(approval, missing_ok, "its approval had not been confirmed")
-            if not still:
-                return approval
-            if (isinstance(failure, Refused) and len(still) == len(pending)) or tries == service.client.limits.retries:
-                raise EventsError(
-                    f"{failure.message} Not approved: {', '.join(still)}, still Scheduled after {tries + 1} "
-                    f"{'try' if tries == 0 else 'tries'}. Azure acts at NotBefore anyway; "
-                    "run the task again to approve sooner.",
-                    **approval.lists(),
-                ) from failure
-            pending = still
-            service.client.clock.sleep(failure.retry_after or 1.0 if isinstance(failure, PassingFailure) else 0.0)
-        else:
-            approval.approved.extend(pending)
-            _verify(service, approval)
-            return approval
-    raise AssertionError("unreachable: the last try returns or raises")
+            document = self.service.read().document
+        except EventsError as exc:
+            raise self._unknown(posted, refusal, exc) from exc
+        still = self._sort(document, posted)
+        self._check_missing("its approval was refused")
+        if still:
+            raise EventsError(
+                f"{refusal.message} Not approved: {listed(still)}, still Scheduled. Azure acts at NotBefore anyway; "
+                "run the task again to approve sooner.",
+                **self.approval.lists(),
+            ) from refusal
 
+    def _watch(self, posted: t.Sequence[str], failure: PassingFailure) -> tuple[Document, list[str]]:
+        """Read until the document shows that the POST was taken, or has not shown it for long enough."""
+        clock = self.service.client.clock
+        end = clock.monotonic() + UNCONFIRMED_FOR
+        still = list(posted)
+        while True:
+            last = clock.monotonic() >= end
+            try:
+                document = self.service.read().document
+            except EventsError as exc:
+                if last or not isinstance(exc, PassingFailure):
+                    raise self._unknown(still, failure, exc) from exc
+            else:
+                still = self._sort_unconfirmed(document, still)
+                if last or not still:
+                    return document, still
+            clock.sleep(READ_EVERY)
 
-def _sort(document: Document, wanted: t.Sequence[str], terms: Terms, approval: Approval) -> list[str]:
-    """Put every wanted id into its list; what is left may be posted."""
-    pending = []
-    for event_id in wanted:
-        entries = [event for event in document.events if same_id(event["event_id"]) == same_id(event_id)]
-        if not entries:
-            approval.missing.append(event_id)
-        elif any(event["event_status"] == STARTED for event in entries):
-            approval.already_started.append(entries[0]["event_id"])
-        elif terms.leader is not None and not _leads(terms.leader, entries[0]):
-            approval.not_leader.append(entries[0]["event_id"])
-        elif why := next(filter(None, (_why_unexpected(terms, event) for event in entries)), ""):
-            approval.unexpected.append(entries[0]["event_id"])
-            approval.refusals.append(f"{entries[0]['event_id']} was not approved: {why}.")
-        else:
-            pending.append(entries[0]["event_id"])
-    return pending
+    def _sort_unconfirmed(self, document: Document, posted: t.Sequence[str]) -> list[str]:
+        approval, before = self.approval, len(self.approval.already_started)
+        still = self._sort(document, posted, "was posted without an answer and is not posted again")
+        # Nobody refused our POST, and the event has started: count it as ours rather than lose a change.
+        confirmed = approval.already_started[before:]
+        del approval.already_started[before:]
+        approval.approved.extend(confirmed)
+        approval.warnings.extend(
+            f"The service did not confirm the approval of {clean(event_id)}, but the event has started."
+            for event_id in confirmed
+        )
+        self._check_missing("its approval had not been confirmed")
+        return still
+
+    def _unknown(self, posted: t.Sequence[str], failure: EventsError, unread: EventsError) -> EventsError:
+        return EventsError(
+            f"{failure.message} Whether the approval of {listed(posted)} was taken is unknown: {unread.message} "
+            "Run the task again; it reads the document before it posts.",
+            **self.approval.lists(),
+        )
+
+    def _not_confirmed(self, still: t.Sequence[str], posts: int, failure: PassingFailure) -> EventsError:
+        return EventsError(
+            f"{failure.message} The approval of {listed(still)} was posted {count(posts, 'time')} and not "
+            f"confirmed, and after {UNCONFIRMED_FOR:g} s the document still shows Scheduled. It is probably not "
+            "approved. Azure acts at NotBefore anyway; run the task again to approve sooner.",
+            **self.approval.lists(),
+        )
+
+    def _verify(self) -> None:
+        """What became of the approved events; Azure may take its time, so none of it takes the approval back."""
+        try:
+            document = self.service.read().document
+        except EventsError as exc:
+            self.approval.warnings.append(f"Approved, but the document could not be read afterwards: {exc.message}")
+            return
+        now = {same_id(event["event_id"]): event["event_status"] for event in document.events}
+        for event_id in self.approval.approved:
+            status = now.get(same_id(event_id), "gone")
+            self.approval.statuses[event_id] = "Scheduled, approved" if status == SCHEDULED else status
+
+    def _check_missing(self, state: str) -> None:
+        missing = self.approval.missing
+        if missing and not self.missing_ok:
+            raise EventsError(
+                f"No such event: {listed(missing)} ({state}). It has completed, was cancelled, or never was; "
+                "read the current ids with graceful.azure.scheduled_events_info, or set missing=ok to accept it.",
+                **self.approval.lists(),
+            )
 
 
 def _leads(name: str, event: Event) -> bool:
@@ -121,63 +240,13 @@ def _leads(name: str, event: Event) -> bool:
 
 def _why_unexpected(terms: Terms, event: Event) -> str:
     """Azure may change an event, or name more VMs in it, while the hosts get ready for what it was."""
+    if event["event_status"] != SCHEDULED:
+        return f"its status is {quoted(event['event_status'])}, which is not known; only Scheduled can be approved"
     if terms.event_type is not None and event["event_type"].lower() != terms.event_type.strip().lower():
-        return f"it is now of the type {event['event_type']!r:.80}, expected was {terms.event_type!r:.80}"
+        return f"it is now of the type {quoted(event['event_type'])}, expected was {quoted(terms.event_type)}"
     if terms.resources is not None:
         known = {same_name(name) for name in terms.resources}
         more = [name for name in event["resources"] if same_name(name) not in known]
         if more or not event["resources"]:
-            return f"it now names {', '.join(map(repr, more[:5])) or 'no VM'}, which was not expected"
+            return f"it now names {quoted_list(more) or 'no VM'}, which was not expected"
     return ""
-
-
-def _look_again(
-    service: Service,
-    posted: t.Sequence[str],
-    terms: Terms,
-    approval: Approval,
-    failure: PassingFailure | Refused,
-) -> tuple[Document, list[str]]:
-    """After a POST that was not confirmed: the document knows whether it took effect."""
-    try:
-        document = service.read().document
-    except EventsError as exc:
-        raise EventsError(
-            f"{failure.message} Whether the approval of {', '.join(posted)} took effect is unknown: {exc.message} "
-            "Run the task again; it looks before it posts.",
-            **approval.lists(),
-        ) from exc
-    before = len(approval.already_started)
-    still = _sort(document, posted, terms, approval)
-    if isinstance(failure, PassingFailure):
-        # Nobody refused our POST, and the event has started: count it as ours rather than lose a change.
-        confirmed = approval.already_started[before:]
-        del approval.already_started[before:]
-        approval.approved.extend(confirmed)
-        approval.warnings.extend(
-            f"The service did not confirm the approval of {event_id}, but the event has started."
-            for event_id in confirmed
-        )
-    return document, still
-
-
-def _verify(service: Service, approval: Approval) -> None:
-    """What became of the approved events; Azure may take its time, so none of it takes the approval back."""
-    try:
-        document = service.read().document
-    except EventsError as exc:
-        approval.warnings.append(f"Approved, but the document could not be read afterwards: {exc.message}")
-        return
-    now = {same_id(event["event_id"]): event["event_status"] for event in document.events}
-    for event_id in approval.approved:
-        status = now.get(same_id(event_id), "gone")
-        approval.statuses[event_id] = "Scheduled, approved" if status == SCHEDULED else status
-
-
-def _check_missing(approval: Approval, missing_ok: bool, state: str) -> None:
-    if approval.missing and not missing_ok:
-        raise EventsError(
-            f"No such event: {', '.join(approval.missing)} ({state}). It has completed, was cancelled, or never was; "
-            "read the current ids with graceful.azure.scheduled_events_info, or set missing=ok to accept it.",
-            **approval.lists(),
-        )

@@ -11,12 +11,10 @@ from __future__ import annotations
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule, missing_required_lib
-from ansible_collections.graceful.azure.plugins.module_utils._client import Client, Limits
 from ansible_collections.graceful.azure.plugins.module_utils._document import Event, Filters, plain_name, seen_by
-from ansible_collections.graceful.azure.plugins.module_utils._endpoint import VNET_ENDPOINT, checked, lease_endpoints
 from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError, WrongOption
-from ansible_collections.graceful.azure.plugins.module_utils._service import Service
-from ansible_collections.graceful.azure.plugins.module_utils._transport import REQUESTS_ERROR, Transport
+from ansible_collections.graceful.azure.plugins.module_utils._service import Service, service_of
+from ansible_collections.graceful.azure.plugins.module_utils._transport import REQUESTS_ERROR
 
 
 def connection_options() -> dict[str, t.Any]:
@@ -46,7 +44,9 @@ def filters_of(params: t.Mapping[str, t.Any]) -> Filters:
             raise WrongOption(f"{name} has an empty entry, which no event matches. Leave it out to mean all events.")
     for status in params["event_statuses"] or ():
         if status.strip().lower() not in ("scheduled", "started"):
-            raise WrongOption(f"event_statuses has {status!r}. Azure knows Scheduled and Started.")
+            from ansible_collections.graceful.azure.plugins.module_utils._text import quoted
+
+            raise WrongOption(f"event_statuses has {quoted(status)}. Azure knows Scheduled and Started.")
     return Filters(
         params["event_ids"] or (),
         params["event_types"] or (),
@@ -56,30 +56,21 @@ def filters_of(params: t.Mapping[str, t.Any]) -> Filters:
     )
 
 
+def require_requests(module: AnsibleModule) -> None:
+    if REQUESTS_ERROR:
+        reason = "(the playbook graceful.azure.prepare installs it on every host)"
+        module.fail_json(msg=missing_required_lib("requests", reason=reason), exception=REQUESTS_ERROR)
+
+
 def run(module: AnsibleModule, work: t.Callable[[AnsibleModule, Service], dict[str, t.Any]]) -> None:
     """Do the work with the service that the options name, and end the module with its result."""
-    if REQUESTS_ERROR:
-        where_from = "(the playbook graceful.azure.prepare installs it on every host)"
-        module.fail_json(msg=missing_required_lib("requests", reason=where_from), exception=REQUESTS_ERROR)
+    require_requests(module)
     try:
         result = work(module, service_of(module.params))
     except EventsError as exc:
         module.fail_json(msg=exc.message, **exc.fields)
     else:
         module.exit_json(**result)
-
-
-def service_of(params: t.Mapping[str, t.Any]) -> Service:
-    automatic = params["endpoint"].strip().lower() == "auto"
-    client = Client(
-        Transport(),
-        VNET_ENDPOINT if automatic else checked(params["endpoint"]),
-        Limits(params["connect_timeout"], params["read_timeout"], params["retries"]).checked(),
-        fallbacks=lease_endpoints if automatic else tuple,
-    )
-    if not params["api_version"].strip():
-        raise WrongOption("api_version is empty; leave it out, or give one such as 2020-07-01.")
-    return Service(client, params["api_version"].strip())
 
 
 class Look(t.NamedTuple):
@@ -89,7 +80,7 @@ class Look(t.NamedTuple):
 
 
 class Viewpoint:
-    """Whose eyes the events are seen with: this VM's Azure name, asked of the service once and only if not given."""
+    """The events as this VM sees them: its Azure name is asked of the service once, and only if it is not given."""
 
     def __init__(self, module: AnsibleModule, service: Service, known_name: str | None = None) -> None:
         self._module = module

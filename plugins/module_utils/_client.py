@@ -4,18 +4,16 @@
 
 # This file is private to the collection: it may change without notice.
 
-"""Knows HTTP and nothing of events: which answers are final, which pass, and when to ask again."""
+"""Knows HTTP and nothing of events: which answers are final, which failures pass, and when to ask again."""
 
 from __future__ import annotations
 
 import json
-import math
 import typing as t
 
 from ansible_collections.graceful.azure.plugins.module_utils._clock import Clock
-from ansible_collections.graceful.azure.plugins.module_utils._document import parse_time
 from ansible_collections.graceful.azure.plugins.module_utils._errors import (
-    NothingThere,
+    NoConnection,
     PassingFailure,
     Refused,
     WrongOption,
@@ -25,8 +23,6 @@ from ansible_collections.graceful.azure.plugins.module_utils._transport import R
 GONE = 410
 GONE_WITHIN = 70.0
 GONE_PAUSE = 10.0
-PASSING_STATUSES = (GONE, 429, 500, 502, 503, 504)
-RETRY_AFTER_LEAST, RETRY_AFTER_MOST = 1.0, 30.0
 
 Result = t.TypeVar("Result")
 
@@ -75,16 +71,21 @@ class Client:
         self.clock = clock or Clock()
         self._fallbacks = fallbacks
 
+    def deadline(self) -> float:
+        """When a request that begins now has to be over, with all its retries."""
+        return self.clock.monotonic() + self.limits.connect_timeout + self.limits.read_timeout
+
     def fetch(
         self,
         path: str,
         query: t.Mapping[str, str],
         decode: t.Callable[[Reply], Result],
         headers: t.Mapping[str, str] | None = None,
+        deadline: float | None = None,
     ) -> Result:
         """GET, again and again while the failure may pass, the retries allow it and the time lasts."""
         begin = self.clock.monotonic()
-        deadline = begin + self.limits.connect_timeout + self.limits.read_timeout
+        deadline = self.deadline() if deadline is None else deadline
         tries = 0
         while True:
             tries += 1
@@ -99,7 +100,7 @@ class Client:
                 self.clock.sleep(pause)
 
     def _pause(self, failure: PassingFailure, tries: int, elapsed: float) -> float | None:
-        """Seconds until the next try; None when there shall be none."""
+        """Seconds until the next try; None if there is none."""
         backoff = 0.5 * 2.0 ** min(tries - 1, 6)
         if failure.status == GONE and self.limits.retries:
             return min(backoff, GONE_PAUSE) if elapsed < GONE_WITHIN else None
@@ -110,7 +111,7 @@ class Client:
     def _get(self, path: str, query: t.Mapping[str, str], headers: t.Mapping[str, str], deadline: float) -> Reply:
         try:
             return self._send("GET", self.endpoint, path, query, headers, None, deadline)
-        except NothingThere as failure:
+        except NoConnection as failure:
             attempts = [failure.message]
             for endpoint in self._fallbacks():
                 try:
@@ -124,10 +125,9 @@ class Client:
             raise
 
     def post(self, path: str, query: t.Mapping[str, str], content: t.Mapping[str, t.Any]) -> Reply:
-        """POST once; whether it is sent again is for the caller to decide, after looking what became of it."""
-        deadline = self.clock.monotonic() + self.limits.connect_timeout + self.limits.read_timeout
+        """POST once; whether it is sent again is for the caller to decide, after reading what became of it."""
         headers = {"Content-Type": "application/json"}
-        return self._send("POST", self.endpoint, path, query, headers, json.dumps(content).encode(), deadline)
+        return self._send("POST", self.endpoint, path, query, headers, json.dumps(content).encode(), self.deadline())
 
     def _send(
         self,
@@ -143,55 +143,11 @@ class Client:
         reply = self.transport.send(
             method, endpoint + path, query, headers, body, self.limits.connect_timeout, max(left, 0.1)
         )
-        if reply.status not in (200, 304):
-            raise self._refusal(f"The metadata service at {endpoint} answered {method} {path} with", reply)
+        if reply.status != 200 and (reply.status != 304 or method != "GET"):
+            from ansible_collections.graceful.azure.plugins.module_utils import _failures
+
+            what = f"The metadata service at {endpoint} answered {method} {path} with"
+            raise _failures.of_answer(what, reply, query.get("api-version", ""), self.clock.utc_now())
         if endpoint == self.endpoint:
             self._fallbacks = tuple
         return reply
-
-    def _refusal(self, what: str, reply: Reply) -> Refused | PassingFailure:
-        error, versions = _error_body(reply.body)
-        said = f"{what} {reply.status}{error}."
-        if reply.status in PASSING_STATUSES:
-            return PassingFailure(said, reply.status, self._retry_after(reply))
-        if 300 <= reply.status < 400:
-            target = reply.headers.get("Location", "nowhere")
-            return Refused(
-                f"{said} It redirects to {target!r:.200}, which the metadata service never does and which is not "
-                "followed. Check endpoint, and what answers at that address.",
-                reply.status,
-            )
-        if versions:
-            return Refused(f"{said} Set api_version to one that it offers: {', '.join(versions)}.", reply.status)
-        advice = {
-            400: "The request was refused as it stands; if this is not a newer api_version than the service knows, "
-            "check that endpoint is Azure's metadata service.",
-            404: "There is no such path: check endpoint, and that this VM has a metadata service.",
-        }
-        return Refused(
-            f"{said} {advice.get(reply.status, 'Check that endpoint is the metadata service.')}", reply.status
-        )
-
-    def _retry_after(self, reply: Reply) -> float | None:
-        value = reply.headers.get("Retry-After")
-        if value is None:
-            return None
-        moment = parse_time(value)
-        try:
-            seconds = float(value) if moment is None else (moment - self.clock.utc_now()).total_seconds()
-        except ValueError:
-            return None
-        return min(max(seconds, RETRY_AFTER_LEAST), RETRY_AFTER_MOST) if not math.isnan(seconds) else None
-
-
-def _error_body(body: bytes) -> tuple[str, list[str]]:
-    """What the service says about the error, quoted, and the versions that it offers instead."""
-    try:
-        content = json.loads(body.decode("utf-8-sig"))
-    except (ValueError, RecursionError):
-        return "", []
-    if not isinstance(content, dict):
-        return "", []
-    error, versions = content.get("error"), content.get("newest-versions")
-    said = f" ({error!r:.300})" if isinstance(error, str) and error else ""
-    return said, [str(version)[:40] for version in versions[:20]] if isinstance(versions, list) else []

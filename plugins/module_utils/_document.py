@@ -17,17 +17,15 @@ import re
 import typing as t
 from datetime import datetime, timedelta, timezone
 
-KNOWN_TYPES = ("Freeze", "Reboot", "Redeploy", "Preempt", "Terminate")
+KNOWN_TYPES = ("Freeze", "Reboot", "Redeploy", "Preempt", "Terminate", "SpotRebalanceRecommendation")
 SCHEDULED = "Scheduled"
 STARTED = "Started"
 UNKNOWN = "Unknown"
 
 # Seven digits after the second and a missing zone both occur, which datetime.fromisoformat() does not take everywhere.
-_ISO_8601 = re.compile(
-    r"(\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d)(?:\.\d+)?\s*(?:Z|([+-])(\d\d):?(\d\d))?", re.IGNORECASE
-)
+_ISO_8601 = r"(\d{4})-(\d\d)-(\d\d)[Tt ](\d\d):(\d\d):(\d\d)(?:\.\d+)?\s*(?:[Zz]|([+-])(\d\d):?(\d\d))?"
 # "Mon, 19 Sep 2016 18:29:47 GMT"; the weekday is not looked at, documented examples have the wrong one.
-_RFC_1123 = re.compile(r"(?:[A-Za-z]+,\s*)?\d{1,2}[ -][A-Za-z]{3}[ -]\d{4} \d\d:\d\d:\d\d(?: \S+)?")
+_RFC_1123 = r"(?:[A-Za-z]+,\s*)?\d{1,2}[ -][A-Za-z]{3}[ -]\d{4} \d\d:\d\d:\d\d(?: \S+)?"
 
 
 class BrokenDocument(ValueError):
@@ -85,7 +83,7 @@ def parse(body: bytes) -> Document:
     seen: set[str] = set()
     for event in events:
         if same_id(event["event_id"]) in seen:
-            oddities.append(f"Event {event['event_id']!r} stands in the document more than once.")
+            oddities.append(f"Event {event['event_id']!r} is in the document more than once.")
         seen.add(same_id(event["event_id"]))
     return Document(_parse_incarnation(content.get("DocumentIncarnation"), oddities), events, oddities)
 
@@ -120,6 +118,8 @@ def _parse_event(number: int, entry: t.Any, oddities: list[str]) -> Event:
     if event_type not in KNOWN_TYPES:
         oddities.append(f"{label} has the unknown type {event_type!r}.")
     status = _text(entry, "EventStatus") or UNKNOWN
+    # In any case of letters: nothing that has started may pass for something else.
+    status = next((known for known in (SCHEDULED, STARTED) if known.lower() == status.strip().lower()), status)
     if status not in (SCHEDULED, STARTED):
         oddities.append(f"{label} has the unknown status {status!r}.")
 
@@ -178,14 +178,13 @@ def parse_time(text: str) -> datetime | None:
     """Read RFC 1123 (any weekday) or ISO 8601; None for anything else."""
     text = text.strip()
     try:
-        iso = _ISO_8601.fullmatch(text)
-        if iso:
+        if re.fullmatch(_RFC_1123, text):
+            moment = email.utils.parsedate_to_datetime(text)
+        elif iso := re.fullmatch(_ISO_8601, text):
             sign, hours, minutes = iso.group(7, 8, 9)
             offset = timedelta(hours=int(hours or 0), minutes=int(minutes or 0)) * (-1 if sign == "-" else 1)
             year, month, day, hour, minute, second = (int(part) for part in iso.group(1, 2, 3, 4, 5, 6))
             moment = datetime(year, month, day, hour, minute, second, tzinfo=timezone.utc) - offset
-        elif _RFC_1123.fullmatch(text):
-            moment = email.utils.parsedate_to_datetime(text)
         else:
             return None
         if moment.tzinfo is None:

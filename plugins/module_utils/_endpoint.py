@@ -4,140 +4,49 @@
 
 # This file is private to the collection: it may change without notice.
 
-"""Where the metadata service is: the address of every VNet, or the one that DHCP told (option 245)."""
+"""Where the metadata service is: an endpoint that was given, the address in every VNet, or the one from DHCP."""
 
 from __future__ import annotations
 
-import calendar
-import glob
-import os
 import re
-import time
-import typing as t
 from urllib.parse import urlsplit
 
 from ansible_collections.graceful.azure.plugins.module_utils._errors import WrongOption
 
 VNET_ENDPOINT = "http://169.254.169.254"
 
-_MAX_LEASE_FILE = 1 << 20
-_DHCLIENT_FILES = (
-    "var/lib/dhcp/dhclient*.lease*",
-    "var/lib/dhclient/*.lease*",
-    "var/lib/NetworkManager/dhclient-*.lease",
-    "var/db/dhclient.leases.*",
-)
-_KEY_VALUE_FILES = ("run/systemd/netif/leases/*", "var/lib/NetworkManager/internal-*.lease")
-_DHCPCD_FILES = ("var/lib/dhcpcd/*.lease", "var/lib/dhcpcd5/*.lease")
-
-_QUOTED = r'"((?:[^"\\]|\\.)*)"'
-_DHCLIENT_LEASE = re.compile(r"^\s*lease\s*\{(.*?)^\s*\}", re.MULTILINE | re.DOTALL)
-_DHCLIENT_OPTION = re.compile(
-    rf"^\s*option\s+(?:unknown|option|private)-245\s+(?:([0-9a-fA-F:]+)|{_QUOTED})\s*;", re.M | re.S
-)
-_DHCLIENT_EXPIRE = re.compile(r"^\s*expire\s+(?:never|epoch\s+(\d+)|\d\s+(\d{4}/\d\d?/\d\d? \d\d?:\d\d:\d\d))", re.M)
-_KEY_VALUE_OPTION = re.compile(r"^OPTION_245=([0-9a-fA-F]{8})\s*$", re.MULTILINE)
-
 
 def checked(endpoint: str) -> str:
     """The endpoint as the client uses it, or a message that says what is wrong with it."""
-    shape = "Give the scheme and host only, such as http://169.254.169.254 or http://127.0.0.1:8080, or auto."
     try:
         parts = urlsplit(endpoint.strip())
-        port = parts.port
+        port, host = parts.port, parts.hostname or ""
     except ValueError as exc:
-        raise WrongOption(f"endpoint {endpoint!r} is not a URL ({exc}). {shape}") from exc
+        raise _wrong(endpoint, f"is not a URL ({exc})") from exc
     if parts.scheme.lower() != "http":
-        found = f"has the scheme {parts.scheme!r}" if parts.scheme else "has no scheme"
-        raise WrongOption(f"endpoint {endpoint!r} {found}; the metadata service speaks plain http. {shape}")
-    if not parts.hostname or not re.fullmatch(r"[A-Za-z0-9._:%-]+", parts.hostname):
-        raise WrongOption(f"endpoint {endpoint!r} names no host. {shape}")
+        found = f"has the scheme {parts.scheme}" if parts.scheme else "has no scheme"
+        raise _wrong(endpoint, f"{found}; the metadata service speaks plain http")
     if parts.username is not None or parts.password is not None:
-        raise WrongOption(f"endpoint carries a user name or password, which nobody asks for. {shape}")
+        raise _wrong(endpoint, "has a user name or password, which the service does not ask for")
+    if not re.fullmatch(r"[A-Za-z0-9._:%-]+", host):
+        raise _wrong(endpoint, "names no host")
     if parts.path not in ("", "/") or parts.query or parts.fragment:
-        raise WrongOption(f"endpoint {endpoint!r} has more than a host. {shape}")
-    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+        raise _wrong(endpoint, "has more than a host")
+    host = f"[{host}]" if ":" in host else host
     return f"http://{host}" if port is None else f"http://{host}:{port}"
 
 
-def lease_endpoints(root: str = "/", now: float | None = None) -> list[str]:
-    """Endpoints made of DHCP option 245, from the newest lease file to the oldest."""
-    moment = time.time() if now is None else now
-    readers: tuple[tuple[t.Sequence[str], t.Callable[[bytes], str | None]], ...] = (
-        (_DHCLIENT_FILES, lambda content: dhclient_address(content, moment)),
-        (_KEY_VALUE_FILES, key_value_address),
-        (_DHCPCD_FILES, dhcpcd_address),
+def _wrong(endpoint: str, why: str) -> WrongOption:
+    from ansible_collections.graceful.azure.plugins.module_utils._text import clean, masked, quoted
+
+    return WrongOption(
+        f"endpoint {quoted(masked(endpoint), 200)} {clean(why)}. "
+        "Give the scheme and host only, such as http://169.254.169.254 or http://127.0.0.1:8080, or auto."
     )
-    found: list[tuple[float, str]] = []
-    for patterns, reader in readers:
-        for path in (path for pattern in patterns for path in glob.glob(os.path.join(root, pattern))):
-            try:
-                with open(path, "rb") as file:
-                    address = reader(file.read(_MAX_LEASE_FILE))
-                if address:
-                    found.append((os.stat(path).st_mtime, address))
-            except OSError:
-                continue
-    addresses = dict.fromkeys(address for dummy, address in sorted(found, reverse=True))
-    return [f"http://{address}{port}" for address in addresses for port in ("", ":8080")]
 
 
-def dhclient_address(content: bytes, now: float) -> str | None:
-    """The option of the last lease that has not expired; leases are appended, so the last is the newest."""
-    address = None
-    for lease in _DHCLIENT_LEASE.findall(content.decode("latin-1")):
-        option = _DHCLIENT_OPTION.search(lease)
-        if option and not _expired(lease, now):
-            pairs, quoted = option.groups()
-            raw = _from_pairs(pairs) if pairs is not None else _from_quoted(quoted)
-            address = _dotted(raw) or address
-    return address
+def lease_endpoints() -> list[str]:
+    """The endpoints from DHCP. Rarely needed, so that it is loaded when it is."""
+    from ansible_collections.graceful.azure.plugins.module_utils import _leases
 
-
-def _expired(lease: str, now: float) -> bool:
-    expire = _DHCLIENT_EXPIRE.search(lease)
-    if not expire or not any(expire.groups()):
-        return False
-    epoch, date = expire.groups()
-    try:
-        return (int(epoch) if epoch else calendar.timegm(time.strptime(date, "%Y/%m/%d %H:%M:%S"))) <= now
-    except (ValueError, OverflowError):
-        return False
-
-
-def _from_pairs(pairs: str) -> bytes:
-    values = [int(pair, 16) for pair in pairs.split(":") if pair]
-    return bytes(values) if all(value < 256 for value in values) else b""
-
-
-def _from_quoted(text: str) -> bytes:
-    def unescape(found: t.Match[str]) -> str:
-        code = found.group(1)
-        return chr(int(code, 8) & 0xFF) if code.isdigit() else code
-
-    return re.sub(r"\\([0-7]{3}|.)", unescape, text, flags=re.DOTALL).encode("latin-1")
-
-
-def key_value_address(content: bytes) -> str | None:
-    """What systemd-networkd and NetworkManager's own client write."""
-    option = _KEY_VALUE_OPTION.search(content.decode("latin-1"))
-    return _dotted(bytes.fromhex(option.group(1))) if option else None
-
-
-def dhcpcd_address(content: bytes) -> str | None:
-    """A raw DHCP message: the options begin at byte 240, each a code, a length and that many bytes."""
-    position = 240
-    while position + 1 < len(content) and content[position] != 255:
-        if content[position] == 0:
-            position += 1
-            continue
-        code, length = content[position], content[position + 1]
-        if code == 245:
-            return _dotted(content[position + 2 : position + 2 + length])
-        position += 2 + length
-    return None
-
-
-def _dotted(raw: bytes) -> str | None:
-    # Zero, multicast and broadcast cannot be a server's address.
-    return ".".join(str(byte) for byte in raw) if len(raw) == 4 and 0 < raw[0] < 224 else None
+    return _leases.lease_endpoints()

@@ -24,7 +24,7 @@ class EventsError(Exception):
 
 
 class WrongOption(EventsError):
-    """The user asked for something that cannot be."""
+    """An option has a value that cannot be used."""
 
 
 class Refused(EventsError):
@@ -36,7 +36,7 @@ class Refused(EventsError):
 
 
 class PassingFailure(EventsError):
-    """What may be gone a moment later: worth another try."""
+    """A failure that may be over a moment later, so that another try makes sense."""
 
     def __init__(
         self,
@@ -50,5 +50,5 @@ class PassingFailure(EventsError):
         self.retry_after = retry_after
 
 
-class NothingThere(PassingFailure):
-    """No connection could be made at all; with C(endpoint=auto) another address may have the service."""
+class NoConnection(PassingFailure):
+    """No connection could be made, so nothing was sent; with C(endpoint=auto) another address may have the service."""

@@ -11,13 +11,15 @@ from __future__ import annotations
 import csv
 import io
 import re
-import socket
 import typing as t
 
 from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError, WrongOption
 from ansible_collections.graceful.azure.plugins.module_utils._patience import Patience, Proof
+from ansible_collections.graceful.azure.plugins.module_utils._peer import NoAnswer, connect
+from ansible_collections.graceful.azure.plugins.module_utils._text import clean, count, quoted
 
 NAME = re.compile(r"[A-Za-z0-9_.:-]+")
+NUMBER = re.compile(r"0x[0-9A-Fa-f]{1,8}|[0-9]{1,12}")
 # Bits of srv_admin_state that an operator sets at run time or in the configuration; the others are inherited.
 MAINT_BITS = 0x01 | 0x02 | 0x04 | 0x20
 DRAIN_BITS = 0x08 | 0x10
@@ -27,23 +29,13 @@ LARGEST_ANSWER = 64 * 1024 * 1024
 def exchange(address: str, command: str, timeout: float) -> str:
     """Say one thing to the socket, a path or host:port, and hear everything it answers."""
     host, colon, port = address.rpartition(":")
-    is_tcp = bool(colon) and "/" not in address and port.isdigit()
-    target: t.Any = (host.strip("[]"), int(port)) if is_tcp else address
-    family = socket.AF_INET6 if is_tcp and ":" in host else socket.AF_INET if is_tcp else socket.AF_UNIX
-    answer = b""
+    is_tcp = bool(colon) and "/" not in address and port.isdecimal() and len(port) <= 5
     try:
-        with socket.socket(family, socket.SOCK_STREAM) as connection:
-            connection.settimeout(timeout)
-            connection.connect(target)
-            connection.sendall(command.encode() + b"\n")
-            while len(answer) < LARGEST_ANSWER:
-                piece = connection.recv(65536)
-                if not piece:
-                    break
-                answer += piece
-    except (OSError, OverflowError, ValueError) as exc:
-        reason = getattr(exc, "strerror", None) or exc
-        raise EventsError(f"HAProxy's socket {address} cannot be used: {reason}.") from exc
+        with connect((host.strip("[]"), int(port)) if is_tcp else address, timeout, LARGEST_ANSWER) as channel:
+            channel.sendall(command.encode() + b"\n")
+            answer = channel.reader.read()
+    except NoAnswer as exc:
+        raise EventsError(f"HAProxy's socket {clean(address, 200)} cannot be used: {exc.message}.") from exc
     return answer.decode("utf-8", "replace").strip()
 
 
@@ -52,17 +44,17 @@ class Seen(t.NamedTuple):
     sessions: int
 
     @property
-    def words(self) -> str:
-        count = "1 session" if self.sessions == 1 else f"{self.sessions} sessions"
-        return f"in state {self.state} with {count}"
+    def message(self) -> str:
+        return f"in state {self.state} with {count(self.sessions, 'session')}"
 
 
 class Server:
     def __init__(self, address: str, backend: str, server: str, patience: Patience) -> None:
         for name in (backend, server):
             if not NAME.fullmatch(name):
-                raise WrongOption(f"{name!r} cannot be a name in HAProxy.")
+                raise WrongOption(f"{quoted(name)} cannot be a name in HAProxy.")
         self._address = address
+        self._shown = f"HAProxy at {clean(address, 200)}"
         self._backend = backend
         self._server = server
         self._patience = patience
@@ -78,9 +70,7 @@ class Server:
         """Anything but an empty answer is a complaint."""
         answer = self._say(f"set server {self.name} state {state}")
         if answer:
-            raise EventsError(
-                f"HAProxy at {self._address} did not set {self.name} to {state}: {answer.splitlines()[0]}"
-            )
+            raise EventsError(f"{self._shown} did not set {self.name} to {state}: {_first_line(answer)}")
 
     def bring(self, state: str) -> str:
         """To `drain` or `ready` at once; to `maint` by way of drain, when the last session has ended."""
@@ -94,11 +84,11 @@ class Server:
 
     def _is_empty(self) -> Proof:
         seen = self.look()
-        return Proof(seen.state != "ready" and seen.sessions == 0, f"{self.name} is {seen.words}")
+        return Proof(seen.state != "ready" and seen.sessions == 0, f"{self.name} is {seen.message}")
 
     def _is_in(self, state: str) -> Proof:
         seen = self.look()
-        return Proof(seen.state == state, f"{self.name} is {seen.words}")
+        return Proof(seen.state == state, f"{self.name} is {seen.message}")
 
     def _say(self, command: str) -> str:
         return exchange(self._address, command, self._patience.request_timeout())
@@ -108,18 +98,32 @@ class Server:
         lines = [line.split() for line in answer.splitlines() if line.strip()]
         header: list[str] = next((line[1:] for line in lines if line[0] == "#"), [])
         if "srv_admin_state" not in header:
-            said = answer.splitlines()[0] if answer else "nothing"
-            raise EventsError(f"HAProxy at {self._address} does not show the servers of {self._backend}: {said}")
+            raise EventsError(f"{self._shown} does not show the servers of {self._backend}: {_first_line(answer)}")
         for line in lines:
             row = dict(zip(header, line))
             if row.get("be_name") == self._backend and row.get("srv_name") == self._server:
-                bits = int(row["srv_admin_state"], 0)
+                bits = self._number(row.get("srv_admin_state"), "the state")
                 return "maint" if bits & MAINT_BITS else "drain" if bits & DRAIN_BITS else "ready"
-        raise EventsError(f"HAProxy at {self._address} has no server {self.name}. Mend backend and server of the step.")
+        raise EventsError(f"{self._shown} has no server {self.name}. Correct backend and server of the step.")
 
     def _sessions(self) -> int:
         answer = self._say("show stat")
-        for row in csv.DictReader(io.StringIO(answer.lstrip("# "))):
+        try:
+            rows = list(csv.DictReader(io.StringIO(answer.lstrip("# "))))
+        except csv.Error as exc:
+            raise EventsError(f"{self._shown} prints statistics that cannot be read: {clean(exc, 200)}.") from exc
+        for row in rows:
             if row.get("pxname") == self._backend and row.get("svname") == self._server:
-                return int(row.get("scur") or 0) + int(row.get("qcur") or 0)
-        raise EventsError(f"HAProxy at {self._address} has no statistics of {self.name}.")
+                queued = self._number(row.get("qcur") or "0", "the queue")
+                return self._number(row.get("scur"), "the sessions") + queued
+        raise EventsError(f"{self._shown} has no statistics of {self.name}.")
+
+    def _number(self, text: str | None, what: str) -> int:
+        """Decimal, or hexadecimal with 0x before it."""
+        if text is None or not NUMBER.fullmatch(text):
+            raise EventsError(f"{self._shown} tells {quoted(text, 40)} where {what} of {self.name} should be.")
+        return int(text, 16 if text.startswith("0x") else 10)
+
+
+def _first_line(answer: str) -> str:
+    return clean(answer.splitlines()[0], 200) if answer else "nothing"

@@ -4,13 +4,12 @@
 
 # This file is private to the collection: it may change without notice.
 
-"""Waiting for a step of a drain to be proven, within the time that is left. The clock is handed in."""
+"""Waiting for a step to be verified, within the time that is left. The clock is handed in."""
 
 from __future__ import annotations
 
 import typing as t
 
-from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.graceful.azure.plugins.module_utils._clock import Clock
 from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError, WrongOption
 
@@ -26,54 +25,54 @@ class Proof(t.NamedTuple):
     """Whether it is as it should be, and how it is, in words."""
 
     holds: bool
-    words: str
+    message: str
 
 
 class Patience:
-    """The time that a step has."""
+    """The time that a step has. `progress` is told what is waited for."""
 
-    def __init__(self, seconds: float, clock: Clock | None = None) -> None:
+    def __init__(
+        self, seconds: float, clock: Clock | None = None, progress: t.Callable[[str], None] | None = None
+    ) -> None:
         if not 0 < seconds < 1e9:
             raise WrongOption("timeout has to be more than 0 seconds.")
         self.seconds = seconds
-        self._clock = clock or Clock()
-        self._end = self._clock.monotonic() + seconds
+        self.clock = clock or Clock()
+        self._progress = progress
+        self._end = self.clock.monotonic() + seconds
 
     @property
     def left(self) -> float:
-        return max(0.0, self._end - self._clock.monotonic())
+        return max(0.0, self._end - self.clock.monotonic())
 
     def request_timeout(self, longest: float = 5.0) -> float:
         """What a single request may take: never nothing, which would mean forever or not at all."""
         return max(0.1, min(longest, self.left))
 
+    def part(self, seconds: float) -> Patience:
+        """A part of this time, for something that must not use all of it."""
+        return Patience(max(0.1, min(seconds, self.left)), self.clock, self._progress)
+
     def until(self, look: t.Callable[[], Proof], pause: float = 0.5, lasting: float = 0.0) -> str:
         """Look until it holds, and has held for as long as asked, without a break."""
         since: float | None = None
         while True:
-            begin = self._clock.monotonic()
+            begin = self.clock.monotonic()
             proof = look()
-            now = self._clock.monotonic()
+            now = self.clock.monotonic()
             since = (begin if since is None else since) if proof.holds else None
             if since is not None and now - since >= lasting:
-                return proof.words
+                return proof.message
+            if self._progress:
+                self._progress(proof.message)
             if self.left <= 0:
                 raise Late(self._late(proof, None if since is None else now - since, lasting))
-            self._clock.sleep(min(pause, self.left))
+            self.clock.sleep(min(pause, self.left))
 
     def _late(self, proof: Proof, held: float | None, lasting: float) -> str:
         if held is None:
-            return f"After {self.seconds:g} s still: {proof.words}."
+            return f"After {self.seconds:.3g} s still: {proof.message}."
         return (
-            f"{proof.words}, but for {held:.0f} s only of the {lasting:g} s that would prove it, and the time is over."
+            f"{proof.message}, but for {held:.0f} s only of the {lasting:g} s that would prove it, "
+            "and the time is over."
         )
-
-
-def run_step(module: AnsibleModule, work: t.Callable[[AnsibleModule, Patience], dict[str, t.Any]]) -> None:
-    """Do the work in the time that the options give, and end the module with its result."""
-    try:
-        result = work(module, Patience(module.params["timeout"]))
-    except EventsError as exc:
-        module.fail_json(msg=exc.message, **exc.fields)
-    else:
-        module.exit_json(**result)

@@ -4,99 +4,58 @@
 
 # This file is private to the collection: it may change without notice.
 
-"""The record that a host keeps of an event: which run has it in hand, and what was done that must be undone."""
+"""What a host remembers: which run has claimed which event, and which steps were taken that must be undone.
+
+The steps belong to the host and not to an event: two events may need the same host drained, and it is put back when the
+last of them is gone.
+"""
 
 from __future__ import annotations
 
-import os
+import contextlib
 import typing as t
-from datetime import datetime, timezone
 
 from ansible_collections.graceful.azure.plugins.module_utils._clock import Clock
-from ansible_collections.graceful.azure.plugins.module_utils._document import same_id
-from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError, WrongOption
+from ansible_collections.graceful.azure.plugins.module_utils._document import UNKNOWN, same_id
+from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
 from ansible_collections.graceful.azure.plugins.module_utils._record_files import (
-    STATUSES,
     VERSION,
     Damaged,
     Folder,
     Record,
-    file_name,
-    is_step,
-    is_time,
-    shown,
-    words,
+    explain,
 )
+from ansible_collections.graceful.azure.plugins.module_utils._text import clean, iso
 
 UNDONE = "undone"
-SILENT_FOR = 900.0
-LONGEST_SILENCE = 30 * 24 * 3600.0
-LONGEST_ID = 200
 # A clock that is set back by more than this would keep a dead run's claim alive.
 CLOCK_SLACK = 60.0
-GOES_WITH = {
-    "event": ("claimed",),
-    "step": ("noted",),
-    "mark": ("claimed", "noted", "released"),
-    "heir": ("released",),
-}
+
+Step = t.Dict[str, t.Any]
 
 
-class Wish(t.NamedTuple):
-    """The module's options, but for the directory."""
+class Run(t.NamedTuple):
+    """Who acts: a run of the playbook, or the watcher."""
 
-    state: str = "listed"
-    event_id: str = ""
-    event: t.Mapping[str, t.Any] | None = None
-    run_id: str = ""
-    run_name: str | None = None
-    phase: str | None = None
-    silent_for: float | None = None
+    run_id: str
+    run_name: str
+    silent_for: float = 120.0
     force: bool = False
-    step: t.Mapping[str, t.Any] | None = None
-    mark: t.Mapping[str, t.Any] | None = None
-    heir: str | None = None
-
-    def checked(self) -> Wish:
-        for option, states in GOES_WITH.items():
-            if getattr(self, option) is not None and self.state not in states:
-                raise WrongOption(f"{option} goes with state={' or '.join(states)}, not with state={self.state}.")
-        for option in ("event_id", "run_id", "heir"):
-            value = getattr(self, option)
-            may_be_empty = self.state == "listed" or value is None
-            if not may_be_empty and not 0 < len(value.strip()) <= LONGEST_ID:
-                raise WrongOption(f"state={self.state} needs {option}, a text of 1 to {LONGEST_ID} characters.")
-        if self.silent_for is not None and not 0 < self.silent_for <= LONGEST_SILENCE:
-            raise WrongOption(f"silent_for has to be more than 0 and at most {LONGEST_SILENCE:.0f} seconds.")
-        inner = self.event_id if self.event is None else self.event.get("event_id", self.event_id)
-        if not isinstance(inner, str) or same_id(inner) != same_id(self.event_id):
-            raise WrongOption(f"event_id is {shown(self.event_id)}, but event is about {shown(inner)}. Give one event.")
-        if self.heir is not None and same_id(self.heir) == same_id(self.event_id):
-            raise WrongOption("heir is the event itself. Name the event that takes its place, or undo the steps.")
-        return self if self.step is None else self._replace(step=_checked_step(self.step))
 
 
-def _checked_step(given: t.Mapping[str, t.Any]) -> Record:
-    """What was said about a step; a name or message that a template has made a number is a text again."""
-    said = {key: value for key, value in given.items() if value is not None}
-    said = {key: str(value) if isinstance(value, (int, float)) else value for key, value in said.items()}
-    whole = {"phase": "", "kind": "", "message": "", "data": {}, **said}
-    if "at" in said or len(whole) != 6 or not is_step({**whole, "at": 0}) or not said["name"]:
-        raise WrongOption(
-            f"step needs a name and a status, which is one of {', '.join(STATUSES)}. It may have the texts phase, kind "
-            "and message, and a dictionary data, but nothing else. Nothing was noted."
+class LostClaim(EventsError):
+    """Another run has the event: this one must not act any more."""
+
+    def __init__(self, claim: t.Mapping[str, t.Any] | None) -> None:
+        said = holder_message(claim) if claim else "nobody: the record was closed"
+        super().__init__(
+            f"This run does not hold the claim any more. It is held by {said}. Nothing was done.",
+            state="held_by_other_run",
         )
-    return said
+        self.holder = None if claim is None else holder(claim)
 
 
-class Outcome:
-    def __init__(self, **result: t.Any) -> None:
-        self.result: dict[str, t.Any] = {"changed": False, **result}
-        self.warnings: list[str] = []
-        self.journal: str | None = None
-
-
-def to_system_journal(text: str) -> None:
+def to_system_log(text: str) -> None:
     try:
         import syslog
     except ImportError:
@@ -105,242 +64,206 @@ def to_system_journal(text: str) -> None:
     syslog.syslog(syslog.LOG_NOTICE, text)
 
 
-def keep_record(
-    directory: str,
-    wish: Wish,
-    check_mode: bool = False,
-    clock: Clock | None = None,
-    journal: t.Callable[[str], None] = to_system_journal,
-) -> Outcome:
-    """Do what the options ask for, or say why not. In check mode everything but the writing."""
-    wish = wish.checked()
-    clock = clock or Clock()
-    folder = Folder(directory, check_mode)
-    try:
-        folder.inspect()
-        if wish.state == "listed":
-            return _list(folder, wish, clock.utc_now().timestamp())
-        act = {"claimed": _claim, "noted": _note, "released": _release}[wish.state]
-        with folder.locked(clock):
-            outcome = act(folder, wish, clock.utc_now().timestamp())
-    except OSError as exc:
-        raise EventsError(words(exc, directory)) from exc
-    if outcome.journal and not check_mode:
-        journal(f"event {shown(wish.event_id)}: {outcome.journal}")
-    return outcome
+class Keeper:
+    """Reads and changes the record on behalf of one run. Every change is made under the lock, and is fenced."""
 
+    def __init__(
+        self, directory: str, run: Run, clock: Clock | None = None, log: t.Callable[[str], None] = to_system_log
+    ) -> None:
+        self.folder = Folder(directory)
+        self.run = run
+        self.clock = clock or Clock()
+        self._log = log
 
-def _list(folder: Folder, wish: Wish, now: float) -> Outcome:
-    records: list[Record] = []
-    outcome = Outcome(records=records)
-    for name in folder.names():
-        if wish.event_id and name != file_name(wish.event_id):
-            continue
-        file = os.path.join(folder.path, name)
+    @property
+    def now(self) -> float:
+        return self.clock.utc_now().timestamp()
+
+    def read(self) -> Record | None:
+        """The record as it is, without the lock: a file is always whole."""
+        with self._explained():
+            self.folder.inspect()
+            return self.folder.read()
+
+    def claim(self, events: t.Sequence[t.Mapping[str, t.Any]], boot_id: str) -> tuple[dict[str, Record], list[str]]:
+        """Claim these events for this run. Returns who holds what could not be claimed, by id, and warnings."""
+        held: dict[str, Record] = {}
+        with self._explained(), self.folder.locked(self.clock):
+            record, warnings = self._read_or_set_aside()
+            record = record or _empty(self.now, boot_id)
+            for event in events:
+                event_id = same_id(event["event_id"])
+                entry = record["events"].get(event_id)
+                other = entry["claim"] if entry and entry["claim"]["run_id"] != self.run.run_id else None
+                if other and not self.run.force and not self._is_stale(other):
+                    held[event_id] = holder(other)
+                    continue
+                record["events"][event_id] = self._claimed(record, event, entry, other)
+            self.folder.write(record if record["events"] or unfinished(record) else None)
+        return held, warnings
+
+    def _read_or_set_aside(self) -> tuple[Record | None, list[str]]:
         try:
-            record = folder.read_file(name)
+            return self.folder.read(), []
         except Damaged as exc:
-            outcome.warnings.append(exc.message)
-            records.append({"damaged": True, "file": file, "message": exc.message})
-        else:
-            if record is not None and record["finished"] is None:
-                records.append({**record, "file": file, "stale": _is_stale(record["claim"], now)})
-    records.sort(key=lambda record: record.get("created", 0))
-    return outcome
+            if not self.run.force:
+                raise
+            aside = self.folder.set_aside(exc.file, self.now)
+            return None, [
+                f"{exc.file} could not be used as a record and was set aside as {aside}. What an earlier run did on "
+                "this host is not known: look into that file, and undo by hand what it did."
+            ]
+
+    def _is_stale(self, claim: Record) -> bool:
+        """Also if the clock was set back since: a claim must end some day."""
+        now = self.now
+        if claim["renewed"] - now > CLOCK_SLACK:
+            claim.update(silent_until=now + claim["silent_until"] - claim["renewed"], renewed=now)
+        return bool(now > claim["silent_until"])
+
+    def _claimed(
+        self, record: Record, event: t.Mapping[str, t.Any], entry: Record | None, other: Record | None
+    ) -> Record:
+        blank = {"ready": None, "started": None, "gone": None, "gone_reads": 0, "gave_up": None, "approval": None}
+        fresh: Record = {**blank, **(entry or {})}
+        known = entry["event"] if entry else {"event_type": UNKNOWN}
+        fresh["event"] = {**known, **{key: value for key, value in event.items() if value is not None}}
+        mine = entry["claim"] if entry and not other else None
+        fresh["claim"] = {
+            "run_id": self.run.run_id,
+            "run_name": self.run.run_name,
+            "since": mine["since"] if mine else self.now,
+            "renewed": self.now,
+            "silent_until": self.now + self.run.silent_for,
+        }
+        if not mine:
+            # Another run's verification does not count for this one.
+            fresh.update(ready=None, gave_up=None)
+            by = self.run.run_name + (f", taken over from {holder_message(other)}" if other else "")
+            self._mark(record, "claimed", by, event["event_id"])
+        return fresh
+
+    @contextlib.contextmanager
+    def change(self, event_ids: t.Collection[str]) -> t.Iterator[Record]:
+        """The record, to be changed under the lock: only while this run holds the claim of one of these events."""
+        with self._explained(), self.folder.locked(self.clock):
+            record = self.folder.read()
+            entries = [] if record is None else [entry for key, entry in record["events"].items() if key in event_ids]
+            mine = [entry for entry in entries if entry["claim"]["run_id"] == self.run.run_id]
+            if record is None or not mine:
+                raise LostClaim(entries[0]["claim"] if entries else None)
+            for entry in mine:
+                entry["claim"].update(renewed=self.now, silent_until=self.now + self.run.silent_for)
+            yield record
+            self.folder.write(record if record["events"] or unfinished(record) else None)
+
+    def note_step(self, event_ids: t.Collection[str], step: Step, mark: str = "", detail: str = "") -> None:
+        """What is new about a step, found by its phase and name; before and after it is taken."""
+        with self.change(event_ids) as record:
+            old = find_step(record, step["phase"], step["name"])
+            if old is None:
+                blank = {"message": "", "attempts": 0, "timeout": None, "options": {}, "before": {}, "data": {}}
+                record["steps"].append({**blank, **step, "at": self.now})
+            else:
+                old.update(step, at=self.now)
+            if mark:
+                self._mark(record, mark, detail or step["name"], "")
+
+    def mark(self, event_ids: t.Collection[str], what: str, detail: str = "", event_id: str = "") -> None:
+        with self.change(event_ids) as record:
+            self._mark(record, what, detail, event_id)
+
+    def note_event(self, event_ids: t.Collection[str], event_id: str, mark: str = "", **fields: t.Any) -> None:
+        with self.change(event_ids) as record:
+            entry = record["events"].get(same_id(event_id))
+            if entry is not None:
+                entry.update(fields)
+                if mark:
+                    self._mark(record, mark, "", event_id)
+
+    def note_orphan(self, event: t.Mapping[str, t.Any], step: Step, boot_id: str) -> None:
+        """A step that was taken although the claim was lost: remembered, so that the next run undoes it."""
+        with self._explained(), self.folder.locked(self.clock):
+            record = self.folder.read() or _empty(self.now, boot_id)
+            noted = find_step(record, step["phase"], step["name"])
+            if noted is None:
+                blank = {"message": "", "attempts": 0, "timeout": None, "options": {}, "before": {}, "data": {}}
+                record["steps"].append({**blank, **step, "status": "failed", "at": self.now})
+            elif noted["status"] == UNDONE:
+                noted.update(status="failed", at=self.now)
+            event_id = same_id(event["event_id"])
+            if event_id not in record["events"]:
+                record["events"][event_id] = self._claimed(record, event, None, None)
+                record["events"][event_id]["claim"]["silent_until"] = self.now
+            self._mark(record, "failed", f"{step['name']} was taken after the claim was lost", event["event_id"])
+            self.folder.write(record)
+
+    def close(self, event_ids: t.Collection[str], closed: t.Collection[str], mark: str) -> Record:
+        """Move these events into the history. Returns the record as it was, for the report."""
+        with self.change(event_ids) as record:
+            for event_id in closed:
+                entry = record["events"].get(event_id)
+                if entry is not None:
+                    self._mark(record, mark, "", entry["event"]["event_id"])
+                    whole = {**record, "events": {event_id: entry}, "closed": self.now}
+                    self.folder.archive(whole, event_id, self.now)
+            before: Record = {**record, "events": dict(record["events"]), "steps": list(record["steps"])}
+            for event_id in closed:
+                record["events"].pop(event_id, None)
+            if not record["events"]:
+                record["steps"] = unfinished(record)
+            return before
+
+    def release(self, event_ids: t.Collection[str]) -> list[str]:
+        """Give the claims back. Where something is not undone, the record stays, for another run to take over."""
+        released = []
+        with self._explained(), self.folder.locked(self.clock):
+            record = self.folder.read()
+            if record is None:
+                return []
+            for event_id in event_ids:
+                entry = record["events"].get(event_id)
+                if entry is None or entry["claim"]["run_id"] != self.run.run_id:
+                    continue
+                released.append(event_id)
+                entry["claim"]["silent_until"] = self.now
+                self._mark(record, "released", self.run.run_name, entry["event"]["event_id"])
+            if not unfinished(record):
+                for event_id in released:
+                    del record["events"][event_id]
+            self.folder.write(record if record["events"] or unfinished(record) else None)
+        return released
+
+    def _mark(self, record: Record, what: str, detail: str, event_id: str) -> None:
+        record["timeline"].append({"at": self.now, "what": what, "detail": clean(detail), "event_id": event_id})
+        self._log(clean(f"{what} {detail} {event_id}".strip(), 300))
+
+    @contextlib.contextmanager
+    def _explained(self) -> t.Iterator[None]:
+        try:
+            yield
+        except OSError as exc:
+            raise EventsError(explain(exc, self.folder.path)) from exc
 
 
-def _claim(folder: Folder, wish: Wish, now: float) -> Outcome:
-    outcome = Outcome(claimed=True, took_over=False, holder=None)
-    before = _read_or_set_aside(folder, wish, outcome, now)
-    claim = before["claim"] if before and before["finished"] is None else None
-    mine = claim if claim and claim["run_id"] == wish.run_id else None
-    other = None if mine else claim
-    if before and other and not wish.force and not _is_stale(other, now):
-        return _held(folder, before, now)
-
-    record = before or {"version": VERSION, "event": {}, "steps": [], "timeline": [], "created": now}
-    event = {"event_id": wish.event_id, **(wish.event or record["event"])}
-    record = {**record, "event": event, "claim": _renewed(mine, wish, now), "finished": None}
-    who = shown(record["claim"]["run_name"])
-    if other:
-        who += f", taken over from {_holder_words(other)}"
-        outcome.result["took_over"] = True
-    mark = wish.mark
-    if mine:
-        outcome.journal = f"claim renewed by {who}"
-    else:
-        outcome.journal = f"claimed by {who}"
-        given = mark if mark and mark["what"] == "claimed" else {}
-        record = _marked(record, {**given, "what": "claimed", "detail": given.get("detail") or who}, now)
-        mark = None if given else mark
-    return _kept(folder, outcome, before, _marked(record, mark, now))
+def _empty(now: float, boot_id: str) -> Record:
+    return {"version": VERSION, "events": {}, "steps": [], "timeline": [], "created": now, "boot_id": boot_id}
 
 
-def _read_or_set_aside(folder: Folder, wish: Wish, outcome: Outcome, now: float) -> Record | None:
-    try:
-        return folder.read(wish.event_id)
-    except Damaged as exc:
-        if not wish.force:
-            raise
-        aside = folder.set_aside(exc.file, now)
-        outcome.result["took_over"] = True
-        outcome.warnings.append(
-            f"{exc.file} could not be used as a record and was set aside as {aside}. What an earlier run did on this "
-            "host for the event is not known: look into that file, and undo by hand what it did."
-        )
-        return None
+def find_step(record: Record, phase: str, name: str) -> Step | None:
+    steps: list[Step] = record["steps"]
+    return next((step for step in steps if (step["phase"], step["name"]) == (phase, name)), None)
 
 
-def _held(folder: Folder, record: Record, now: float) -> Outcome:
-    """Another run's claim stands. If the clock was set back, its silence counts from now, so that it ends some day."""
-    claim = record["claim"]
-    set_back = claim["renewed"] - now > CLOCK_SLACK
-    if set_back:
-        claim = {**claim, "renewed": now, "silent_until": now + claim["silent_until"] - claim["renewed"]}
-        record = {**record, "claim": claim}
-        folder.write(record)
-    outcome = Outcome(claimed=False, took_over=False, holder=_holder(claim), record=record)
-    outcome.result["msg"] = f"Not claimed: the event is in the hands of {_holder_words(claim)}."
-    if set_back:
-        outcome.warnings.append(
-            "This host's clock was set back since the event was claimed, so the time that the claim may be silent "
-            f"starts anew: until {_iso(claim['silent_until'])}."
-        )
-    return outcome
+def unfinished(record: Record) -> list[Step]:
+    """The steps that were begun and are not undone: one that failed half-way may have done something."""
+    return [step for step in record["steps"] if step["status"] != UNDONE]
 
 
-def _note(folder: Folder, wish: Wish, now: float) -> Outcome:
-    before = folder.read(wish.event_id)
-    if before is None:
-        raise EventsError(
-            f"There is no record of event {shown(wish.event_id)} in {folder.path}, nothing was noted. Claim the event "
-            "first (state=claimed); if it was released meanwhile, its record is in history/.",
-            claimed=False,
-            holder=None,
-        )
-    _demand_own(before, wish)
-    claim = _renewed(before["claim"], wish, now)
-    record = _marked({**before, "claim": claim}, wish.mark, now)
-    outcome = Outcome(claimed=True, took_over=False, holder=None)
-    outcome.journal = f"{shown(claim['run_name'])}, phase {shown(claim['phase'])}"
-    if wish.step is not None:
-        record = _with_step(record, wish.step, now)
-        outcome.journal += f"; step {shown(wish.step['name'])} is {wish.step['status']}"
-    if wish.mark is not None:
-        outcome.journal += f"; {shown(wish.mark['what'])} {shown(wish.mark.get('detail') or '')}"
-    return _kept(folder, outcome, before, record)
+def holder(claim: t.Mapping[str, t.Any]) -> Record:
+    return {key: claim[key] for key in ("run_name", "since", "silent_until")}
 
 
-def _release(folder: Folder, wish: Wish, now: float) -> Outcome:
-    outcome = Outcome(claimed=False, took_over=False, holder=None, record=None)
-    record = folder.read(wish.event_id)
-    if record is None:
-        outcome.result["msg"] = f"There is no record of event {shown(wish.event_id)} in {folder.path}, nothing to do."
-        return outcome
-    _demand_own(record, wish)
-    record = _marked(record, wish.mark, now)
-    left = [step for step in record["steps"] if step["status"] != UNDONE]
-    if left:
-        record = _bequeathed(folder, wish, record, left, now)
-    record["finished"] = now
-    folder.archive(record)
-    outcome.result.update(changed=True, record=record)
-    outcome.journal = f"released by {shown(record['claim']['run_name'])}"
-    return outcome
-
-
-def _bequeathed(folder: Folder, wish: Wish, record: Record, left: list[Record], now: float) -> Record:
-    """Hand the steps on. They win over the heir's own of that name: they know how it was before anything was done."""
-    names = ", ".join(f"{shown(step['phase'])}/{shown(step['name'])} ({step['status']})" for step in left)
-    refusal = f"Event {shown(wish.event_id)} is not released: not undone on this host: {names}. "
-    if wish.heir is None:
-        advice = "Undo and note them as undone, or name the event that takes its place as heir."
-        raise EventsError(refusal + advice, record=record)
-    heir = folder.read(wish.heir)
-    if heir is None:
-        advice = f"The heir {shown(wish.heir)} has no record that could take them over: claim it first."
-        raise EventsError(refusal + advice, record=record)
-    inherited = {_key(step) for step in left}
-    heir["steps"] = left + [step for step in heir["steps"] if _key(step) not in inherited]
-    folder.write(_marked(heir, {"what": "inherited", "detail": f"from event {wish.event_id}: {names}"}, now))
-    record["steps"] = [step for step in record["steps"] if step["status"] == UNDONE]
-    return _marked(record, {"what": "bequeathed", "detail": f"to event {wish.heir}: {names}"}, now)
-
-
-def _kept(folder: Folder, outcome: Outcome, before: Record | None, record: Record) -> Outcome:
-    folder.write(record)
-    outcome.result.update(record=record, changed=before is None or _substance(before) != _substance(record))
-    return outcome
-
-
-def _substance(record: Record) -> Record:
-    """A record without what merely says that time has passed."""
-    claim = {key: record["claim"][key] for key in ("run_id", "run_name", "phase")}
-    event = {key: value for key, value in record["event"].items() if key != "seconds_left"}
-    return {**record, "claim": claim, "event": event}
-
-
-def _renewed(mine: Record | None, wish: Wish, now: float) -> Record:
-    silent_for = wish.silent_for or (mine["silent_until"] - mine["renewed"] if mine else SILENT_FOR)
-    return {
-        "run_id": wish.run_id,
-        "run_name": wish.run_name or (mine["run_name"] if mine else wish.run_id),
-        "phase": wish.phase or (mine["phase"] if mine else "claimed"),
-        "since": mine["since"] if mine else now,
-        "renewed": now,
-        "silent_until": now + silent_for,
-    }
-
-
-def _is_stale(claim: Record, now: float) -> bool:
-    return bool(now > claim["silent_until"])
-
-
-def _demand_own(record: Record, wish: Wish) -> None:
-    claim = record["claim"]
-    if claim["run_id"] != wish.run_id:
-        raise EventsError(
-            f"Event {shown(wish.event_id)} is not in this run's hands but in those of {_holder_words(claim)}; nothing "
-            "was written. Leave it to that run. If that run is dead, claim the event once that time is over, or with "
-            "force=true.",
-            claimed=False,
-            holder=_holder(claim),
-        )
-
-
-def _holder(claim: Record) -> Record:
-    return {key: claim[key] for key in ("run_name", "phase", "since", "silent_until")}
-
-
-def _holder_words(claim: Record) -> str:
-    since, until = _iso(claim["since"]), _iso(claim["silent_until"])
-    return f"{shown(claim['run_name'])} (phase {shown(claim['phase'])}, since {since}, may be silent until {until})"
-
-
-def _key(step: t.Mapping[str, t.Any]) -> tuple[str, str]:
-    return step["phase"], step["name"]
-
-
-def _with_step(record: Record, said: t.Mapping[str, t.Any], now: float) -> Record:
-    """What is new about a step goes into the one of that phase and name; the same again keeps its time."""
-    said = {"phase": record["claim"]["phase"], **said}
-    old = next((step for step in record["steps"] if _key(step) == _key(said)), None)
-    if old is None:
-        new = {"kind": "", "at": now, "message": "", "data": {}, **said}
-        return {**record, "steps": [*record["steps"], new]}
-    new = old if {**old, **said} == old else {**old, **said, "at": now}
-    return {**record, "steps": [new if step is old else step for step in record["steps"]]}
-
-
-def _marked(record: Record, mark: t.Mapping[str, t.Any] | None, now: float) -> Record:
-    if mark is None:
-        return record
-    at = now if mark.get("at") is None else mark["at"]
-    if not is_time(at):
-        raise WrongOption("mark.at has to be a time in seconds since 1970; leave it out to mean now.")
-    entry = {"at": at, "what": mark["what"], "detail": mark.get("detail") or ""}
-    return record if entry in record["timeline"] else {**record, "timeline": [*record["timeline"], entry]}
-
-
-def _iso(epoch: float) -> str:
-    return datetime.fromtimestamp(epoch, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+def holder_message(claim: t.Mapping[str, t.Any]) -> str:
+    since, until = iso(claim["since"]), iso(claim["silent_until"])
+    return f"{clean(claim['run_name'], 80)} (since {since}, may be silent until {until})"

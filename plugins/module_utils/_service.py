@@ -4,14 +4,14 @@
 
 # This file is private to the collection: it may change without notice.
 
-"""Knows the metadata service's paths: the events, this VM's name, and how to approve."""
+"""Knows the metadata service's paths and versions: the events, this VM's name, and how to approve."""
 
 from __future__ import annotations
 
 import typing as t
 from datetime import datetime
 
-from ansible_collections.graceful.azure.plugins.module_utils._client import Client
+from ansible_collections.graceful.azure.plugins.module_utils._client import Client, Limits
 from ansible_collections.graceful.azure.plugins.module_utils._document import (
     BrokenDocument,
     Document,
@@ -20,13 +20,21 @@ from ansible_collections.graceful.azure.plugins.module_utils._document import (
     parse_time,
     plain_name,
 )
-from ansible_collections.graceful.azure.plugins.module_utils._errors import PassingFailure, Refused
-from ansible_collections.graceful.azure.plugins.module_utils._transport import Reply
+from ansible_collections.graceful.azure.plugins.module_utils._endpoint import VNET_ENDPOINT, checked, lease_endpoints
+from ansible_collections.graceful.azure.plugins.module_utils._errors import PassingFailure, Refused, WrongOption
+from ansible_collections.graceful.azure.plugins.module_utils._transport import Reply, Transport
 
 EVENTS_PATH = "/metadata/scheduledevents"
 INSTANCE_PATH = "/metadata/instance"
 INSTANCE_VERSION = "2021-02-01"
 PREVIEW_VERSION = "2017-03-01"
+AUTO = "auto"
+# Newest first: the order in which api_version=auto tries them.
+VERSIONS = (
+    "2024-07-09", "2020-07-01", "2019-08-01", "2019-04-01", "2019-01-01", "2017-11-01", "2017-08-01", PREVIEW_VERSION,
+)  # fmt: skip
+# What services answer that do not have a version.
+VERSION_REFUSED = (400, 404)
 
 
 class Reading(t.NamedTuple):
@@ -40,7 +48,9 @@ class Service:
 
     def __init__(self, client: Client, api_version: str) -> None:
         self.client = client
-        self.api_version = api_version
+        # Until the service has taken one, auto goes from the newest version to the oldest.
+        self._choosing = api_version.lower() == AUTO
+        self.api_version = VERSIONS[0] if self._choosing else api_version
         self._etag: str | None = None
         self._document: Document | None = None
 
@@ -51,21 +61,53 @@ class Service:
     def read(self) -> Reading:
         """The document as it stands now, with the time by the service's own clock."""
         headers = {"If-None-Match": self._etag} if self._etag else {}
-        return self.client.fetch(EVENTS_PATH, {"api-version": self.api_version}, self._decode, headers)
+        deadline = self.client.deadline()
+        while True:
+            query = {"api-version": self.api_version}
+            try:
+                reading = self.client.fetch(EVENTS_PATH, query, self._decode, headers, deadline)
+            except Refused as refusal:
+                if not self._choosing or refusal.status not in VERSION_REFUSED:
+                    raise
+                self.api_version = self._next_older(refusal)
+            else:
+                self._choosing = False
+                return reading
+
+    def _next_older(self, refusal: Refused) -> str:
+        if self.api_version == VERSIONS[-1]:
+            raise Refused(
+                f"The metadata service at {self.endpoint} takes none of the API versions from {VERSIONS[0]} to "
+                f"{VERSIONS[-1]}; it answered {refusal.status} to the last. Check endpoint, and that this VM has a "
+                "metadata service.",
+                refusal.status,
+            ) from refusal
+        return VERSIONS[VERSIONS.index(self.api_version) + 1]
 
     def _decode(self, reply: Reply) -> Reading:
         if reply.status == 304 and self._document is not None:
             document = self._document
         else:
-            try:
-                document = parse(reply.body)
-            except BrokenDocument as exc:
-                raise PassingFailure(
-                    f"What {self.endpoint}{EVENTS_PATH} sent is not an events document: {exc}."
-                ) from exc
+            document = self._parse(reply)
             self._document, self._etag = document, reply.headers.get("ETag")
         date, now = parse_time(reply.headers.get("Date", "")), self.client.clock.utc_now()
         return Reading(document, date or now, None if date is None else round((date - now).total_seconds(), 1))
+
+    def _parse(self, reply: Reply) -> Document:
+        try:
+            document = parse(reply.body)
+        except BrokenDocument as exc:
+            raise self._unusable(EVENTS_PATH, "an events document", exc) from exc
+        if document.oddities:
+            from ansible_collections.graceful.azure.plugins.module_utils._text import clean
+
+            document = document._replace(oddities=[clean(oddity) for oddity in document.oddities])
+        return document
+
+    def _unusable(self, path: str, expected: str, exc: BrokenDocument) -> PassingFailure:
+        from ansible_collections.graceful.azure.plugins.module_utils._text import clean
+
+        return PassingFailure(f"What {self.endpoint}{path} sent is not {expected}: {clean(exc)}.")
 
     def vm_name(self) -> str | None:
         """This VM's Azure name; None where the service has no instance metadata, as on classic VMs."""
@@ -80,7 +122,7 @@ class Service:
         try:
             content = load_json(reply.body)
         except BrokenDocument as exc:
-            raise PassingFailure(f"What {self.endpoint}{INSTANCE_PATH} sent is not usable: {exc}.") from exc
+            raise self._unusable(INSTANCE_PATH, "instance metadata", exc) from exc
         compute = content.get("compute") if isinstance(content, dict) else None
         name = compute.get("name") if isinstance(compute, dict) else None
         return plain_name(name) if isinstance(name, str) and name else None
@@ -91,3 +133,17 @@ class Service:
         if self.api_version == PREVIEW_VERSION:
             content["DocumentIncarnation"] = document.incarnation
         self.client.post(EVENTS_PATH, {"api-version": self.api_version}, content)
+
+
+def service_of(params: t.Mapping[str, t.Any]) -> Service:
+    """The service that the shared options name."""
+    automatic = params["endpoint"].strip().lower() == AUTO
+    client = Client(
+        Transport(),
+        VNET_ENDPOINT if automatic else checked(params["endpoint"]),
+        Limits(params["connect_timeout"], params["read_timeout"], params["retries"]).checked(),
+        fallbacks=lease_endpoints if automatic else tuple,
+    )
+    if not params["api_version"].strip():
+        raise WrongOption("api_version is empty; leave it out, or give one such as 2020-07-01, or auto.")
+    return Service(client, params["api_version"].strip())

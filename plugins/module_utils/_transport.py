@@ -11,10 +11,9 @@ from __future__ import annotations
 import functools
 import socket
 import time
-import traceback
 import typing as t
 
-from ansible_collections.graceful.azure.plugins.module_utils._errors import NothingThere, PassingFailure, Refused
+from ansible_collections.graceful.azure.plugins.module_utils._errors import PassingFailure, Refused
 
 REQUESTS_ERROR: str | None = None
 try:
@@ -24,6 +23,8 @@ try:
     from urllib3.connectionpool import HTTPConnectionPool
     from urllib3.exceptions import HTTPError as Urllib3Error
 except ImportError:
+    import traceback
+
     REQUESTS_ERROR = traceback.format_exc()
     HTTPAdapter = HTTPConnection = object  # type: ignore[assignment,misc]
 
@@ -127,7 +128,10 @@ class Transport:
                 content = response.raw.read(MAX_BODY + 1, decode_content=False) or b""
                 announced = response.headers.get("Content-Length", "")
         except (requests.exceptions.RequestException, Urllib3Error, OSError) as exc:
-            raise _failure(where, exc, self._budget.left() <= 0, connect_timeout, total_timeout) from exc
+            from ansible_collections.graceful.azure.plugins.module_utils import _failures
+
+            out_of_time = self._budget.left() <= 0
+            raise _failures.of_connection(where, exc, out_of_time, connect_timeout, total_timeout) from exc
         if len(content) > MAX_BODY:
             raise Refused(
                 f"{where} sent more than {MAX_BODY >> 20} MiB, which no Scheduled Events document needs. "
@@ -136,38 +140,3 @@ class Transport:
         if announced.isdigit() and len(content) < int(announced) and response.status_code != 304:
             raise PassingFailure(f"{where} broke off after {len(content)} of {announced} bytes.")
         return Reply(response.status_code, response.headers, content)
-
-
-def _failure(
-    where: str, exc: Exception, out_of_time: bool, connect_timeout: float, total_timeout: float
-) -> PassingFailure:
-    if isinstance(exc, requests.exceptions.ConnectTimeout):
-        return NothingThere(
-            f"{where} did not take the connection within {connect_timeout:g} s. Is this an Azure VM with its primary "
-            "network interface up, and is the address not blocked by a firewall or routed elsewhere?"
-        )
-    if out_of_time or isinstance(exc, requests.exceptions.Timeout):
-        return PassingFailure(
-            f"{where} did not finish its answer within {total_timeout:.3g} s. The first request of a VM may take two "
-            "minutes: leave read_timeout above 120 for it."
-        )
-    cause = _root_cause(exc)
-    if isinstance(cause, OSError) and not isinstance(cause, (ConnectionResetError, BrokenPipeError)):
-        return NothingThere(
-            f"{where} cannot be reached ({cause.strerror or cause}). Is this an Azure VM, and is endpoint right?"
-        )
-    return PassingFailure(f"{where} broke off the connection ({cause}).")
-
-
-def _root_cause(exc: BaseException) -> BaseException:
-    """The error beneath the layers of requests and urllib3; they carry it as reason or argument, or chain it."""
-    for _dummy in range(8):
-        inner = getattr(exc, "reason", None)
-        if not isinstance(inner, BaseException):
-            carried = next((arg for arg in exc.args if isinstance(arg, BaseException)), None)
-            # urllib3 1.26 raises without saying from what.
-            inner = carried or exc.__cause__ or (exc.__context__ if isinstance(exc, Urllib3Error) else None)
-        if not isinstance(inner, BaseException):
-            break
-        exc = inner
-    return exc

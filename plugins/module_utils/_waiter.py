@@ -20,18 +20,19 @@ from ansible_collections.graceful.azure.plugins.module_utils._document import (
     same_id,
 )
 from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError, PassingFailure, WrongOption
+from ansible_collections.graceful.azure.plugins.module_utils._text import clean, count, iso
 
 TIMES = ("started_at", "gone_at")
 # Conditions that compare with the first read: it must reach the controller before the host can go down.
 FIRST_READ_COUNTS = ("gone", "changed")
-# What a read may take although the time is over: a slow answer is none that failed.
+# What a read may take although the time is over: a slow answer is not a failure.
 LEAST_FOR_A_READ = 3.0
-# And if there is one read only.
+# The same if there is only one read.
 FOR_A_SINGLE_READ = 30.0
 
 
 class Seen:
-    """What a wait has to remember; travels from one slice of a wait to the next as plain data."""
+    """What a wait has to remember from one slice to the next, as plain data."""
 
     def __init__(self) -> None:
         self.answered = False
@@ -61,7 +62,7 @@ class Seen:
         }
         for key, value in (option or {}).items():
             if key not in kinds or not isinstance(value, kinds[key]):
-                raise WrongOption(f"seen.{key} is not something that an earlier wait returned; leave seen out.")
+                raise WrongOption(f"seen.{clean(key, 80)} is not what an earlier wait returned; leave seen out.")
             if key != "continues":
                 setattr(seen, key, value)
         if not all(isinstance(event_id, str) for event_id in seen.event_ids):
@@ -74,7 +75,7 @@ class Seen:
         return dict(vars(self), elapsed=round(self.elapsed, 3), continues=continues)
 
     def note(self, events: t.Sequence[Event], matches: t.Sequence[Event], asked: t.Sequence[str], now: str) -> None:
-        """`asked` are ids whose leaving is waited for: one that was never there counts as gone."""
+        """`asked` are ids that are waited for to leave: one that was never there counts as gone."""
         self._note_times(events, [event["event_id"] for event in matches] + list(asked), now)
         if not self.answered:
             self.answered = True
@@ -86,7 +87,7 @@ class Seen:
 
     def _note_times(self, events: t.Sequence[Event], known: t.Sequence[str], now: str) -> None:
         status = {same_id(event["event_id"]): event["event_status"] for event in events}
-        # As new objects: what was noted before stays comparable.
+        # New objects, so that they can be compared with what was noted before.
         blank: dict[str, dict[str, str | None]] = {same_id(event_id): dict.fromkeys(TIMES) for event_id in known}
         times = {event_id: dict(entry) for event_id, entry in {**blank, **self.times}.items()}
         for event_id, entry in times.items():
@@ -153,19 +154,18 @@ class Outcome(t.NamedTuple):
             "seen": self.seen,
         }
 
-    def complaint(self, until: str, timeout: float) -> str:
-        """Why the wait did not end well, and what to do."""
+    def failure_message(self, until: str, timeout: float) -> str:
+        """Why what was waited for did not happen, and what to do."""
         if self.failure is not None:
             return f"The service did not answer properly until the timeout of {timeout:g} s: {self.failure.message}"
-        wish = {
-            "appeared": "no matching event appeared",
-            "started": "no matching event started",
-            "gone": f"{len(self.events)} matching event{'s' if len(self.events) != 1 else ''} still stood",
-            "changed": "nothing changed",
+        happened = {
+            "appeared": "no matching event had appeared",
+            "started": "no matching event had started",
+            "gone": f"{count(len(self.events), 'matching event')} had not left the document",
+            "changed": "nothing had changed",
         }
         return (
-            f"After {timeout:g} s {wish[until]} in the document. "
-            "Give a longer timeout, or set on_timeout=ok and look at outcome."
+            f"After {timeout:g} s {happened[until]}. Give a longer timeout, or set on_timeout=ok and look at outcome."
         )
 
 
@@ -199,7 +199,7 @@ def wait(
             raise EventsError(exc.message, **Outcome("unreachable", matches, seen.as_option(False)).result()) from exc
         else:
             matches = matching(events, filters)
-            seen.note(events, matches, asked, clock.utc_now().strftime("%Y-%m-%dT%H:%M:%SZ"))
+            seen.note(events, matches, asked, iso(clock.utc_now()))
             outcome = CONDITIONS[until](seen, events, matches)
 
         now = clock.monotonic()

@@ -82,18 +82,19 @@ before:
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
 from ansible_collections.graceful.azure.plugins.module_utils._haproxy import Server
-from ansible_collections.graceful.azure.plugins.module_utils._patience import Patience, run_step
+from ansible_collections.graceful.azure.plugins.module_utils._patience import Patience
 
 
-def work(module: AnsibleModule, patience: Patience) -> dict[str, t.Any]:
+def work(module: AnsibleModule) -> dict[str, t.Any]:
     params = module.params
-    server = Server(params["socket"], params["backend"], params["server"], patience)
+    server = Server(params["socket"], params["backend"], params["server"], Patience(params["timeout"]))
     seen = server.look()
     result = {
         "changed": seen.state != params["state"],
         "before": {"in_service": seen.state == "ready", "state": seen.state},
-        "msg": f"{server.name} is {seen.words}",
+        "msg": f"{server.name} is {seen.message}",
     }
     if not module.check_mode:
         result["msg"] = server.bring(params["state"])
@@ -108,7 +109,13 @@ def main() -> None:
         "state": {"type": "str", "choices": ["drain", "maint", "ready"], "required": True},
         "timeout": {"type": "float", "default": 60},
     }
-    run_step(AnsibleModule(options, supports_check_mode=True), work)
+    module = AnsibleModule(options, supports_check_mode=True)
+    try:
+        result = work(module)
+    except EventsError as exc:
+        module.fail_json(msg=exc.message, **exc.fields)
+    else:
+        module.exit_json(**result)
 
 
 if __name__ == "__main__":

@@ -14,11 +14,15 @@ description:
   - Tells Azure that an announced event may start before its time, which ends the wait for NotBefore.
   - An approval is for B(all) VMs that the event names, not only for the one that sends it. Make sure that every one of
     them is ready before; the playbook C(graceful.azure.maintenance) does.
-  - It reads the document first and posts ids as the document spells them, at most once each; a post that is not
-    confirmed is repeated only after the document shows that it had no effect.
+  - It reads the document first and posts only what is Scheduled at that moment, as the document spells it.
+  - A post that the service refuses is not repeated. One that the service does not confirm, because it does not answer or
+    answers with an error of its own, may have been taken all the same. The document is then read for 30 seconds, and only
+    if it still shows the event as Scheduled, unchanged, the post is repeated, O(retries) times at most. V(0) never posts
+    twice.
 notes:
-  - After Azure has accepted an approval it may take its time, and another event may stand in for the approved one. Use
-    M(graceful.azure.scheduled_events_wait) to follow what happens.
+  - Azure may not start an event at once after it was approved, for example because other customers on the same hardware
+    have to approve as well. Use M(graceful.azure.scheduled_events_wait) to follow what happens.
+  - A Terminate event does not proceed before the Terminate events of other VMs with the same NotBefore are approved, too.
 extends_documentation_fragment:
   - graceful.azure.attributes
   - graceful.azure.imds
@@ -38,7 +42,7 @@ options:
     default: false
   missing:
     description:
-      - Whether an event that is not in the document is an error, V(fail), or something to go on with, V(ok).
+      - Whether an event that is not in the document is an error, V(fail), or accepted, V(ok).
       - With V(fail), nothing is posted if any of the ids is missing.
     type: str
     choices: [fail, ok]
@@ -61,8 +65,8 @@ attributes:
   idempotent:
     support: partial
     details:
-      - An event that has started is not approved again. One that was approved but is still shown as Scheduled is, which
-        does no harm.
+      - An event that has started is not approved again. One that was approved but is still shown as Scheduled is, because
+        the document does not tell the two apart. Azure accepts the second approval, too, and it changes nothing.
 seealso:
   - module: graceful.azure.scheduled_events_info
   - module: graceful.azure.scheduled_events_wait
@@ -82,7 +86,9 @@ EXAMPLES = r"""
 
 RETURN = r"""
 approved:
-  description: Ids that were approved; in check mode, that would be.
+  description:
+    - Ids that were approved; in check mode, that would be.
+    - Also those whose post was not confirmed, but which started within the 30 seconds after it. The module then warns.
   returned: always
   type: list
   elements: str
@@ -106,13 +112,15 @@ not_leader:
   elements: str
   sample: []
 unexpected:
-  description: Ids that were not approved because of O(expected_resources) or O(expected_type).
+  description:
+    - Ids that were not approved because of O(expected_resources) or O(expected_type), or because their status is neither
+      Scheduled nor Started.
   returned: always
   type: list
   elements: str
   sample: []
 msg:
-  description: Why something was not expected.
+  description: Why events were not expected.
   returned: if RV(unexpected) is not empty
   type: str
   sample: "F020BA2E-3BC0-4C40-A10B-86575A9EABD5 was not approved: it now names 'web_2', which was not expected."

@@ -26,7 +26,7 @@ attributes:
     details: The module only reads.
   diff_mode:
     support: none
-    details: There is nothing that could differ.
+    details: Nothing is changed.
   idempotent:
     support: full
 seealso:
@@ -66,11 +66,13 @@ events:
       type: str
       sample: F020BA2E-3BC0-4C40-A10B-86575A9EABD5
     event_type:
-      description: V(Freeze), V(Reboot), V(Redeploy), V(Preempt), V(Terminate), or one that Azure has added since.
+      description:
+        - V(Freeze), V(Reboot), V(Redeploy), V(Preempt), V(Terminate), V(SpotRebalanceRecommendation), or one that Azure
+          has added since.
       type: str
       sample: Reboot
     event_status:
-      description: V(Scheduled) or V(Started). A completed event has left the document.
+      description: V(Scheduled) or V(Started). An event that is over has left the document.
       type: str
       sample: Scheduled
     resource_type:
@@ -121,7 +123,7 @@ vm_name:
   type: str
   sample: web_0
 api_version:
-  description: The version of the API that was asked.
+  description: The version of the API that was used; with O(api_version=auto) the one that the service took.
   returned: success
   type: str
   sample: "2020-07-01"

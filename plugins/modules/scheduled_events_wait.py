@@ -15,10 +15,11 @@ description:
   - A failure that may pass, such as a refused connection, a 503 answer or a broken document, is waited out until
     O(timeout). It is never taken for an empty document.
   - As a task it survives the reboot of the host. It is run in slices of about half a minute, reconnects when the
-    connection was lost, and shows a line of progress after each slice.
+    connection was lost, and shows a line of progress after each slice. With a stdout callback that prints data, such as
+    C(ansible.posix.json), those lines go to stderr.
 notes:
   - C(async) is not supported. The task reconnects by itself.
-  - O(retries) does not matter here, the wait is its own retrying. Once the service has answered, a single answer may
+  - O(retries) does not matter here, a failed read is followed by the next poll. Once the service has answered, a single answer may
     take at most 10 seconds, or O(read_timeout) if that is less.
   - Azure allows about five requests a second and VM.
 extends_documentation_fragment:
@@ -66,7 +67,7 @@ attributes:
     details: The module only reads. It waits in check mode as well.
   diff_mode:
     support: none
-    details: There is nothing that could differ.
+    details: Nothing is changed.
   idempotent:
     support: full
 seealso:
@@ -88,7 +89,7 @@ EXAMPLES = r"""
     until: gone
     event_ids: "{{ notice.events | map(attribute='event_id') }}"
     timeout: 1800
-  register: over
+  register: maintenance
   when: notice.outcome == 'appeared'
 """
 
@@ -104,11 +105,13 @@ events:
       type: str
       sample: F020BA2E-3BC0-4C40-A10B-86575A9EABD5
     event_type:
-      description: V(Freeze), V(Reboot), V(Redeploy), V(Preempt), V(Terminate), or one that Azure has added since.
+      description:
+        - V(Freeze), V(Reboot), V(Redeploy), V(Preempt), V(Terminate), V(SpotRebalanceRecommendation), or one that Azure
+          has added since.
       type: str
       sample: Reboot
     event_status:
-      description: V(Scheduled) or V(Started). A completed event has left the document.
+      description: V(Scheduled) or V(Started). An event that is over has left the document.
       type: str
       sample: Scheduled
     resource_type:
@@ -153,7 +156,7 @@ outcome:
     - V(appeared), V(started) or V(changed), what was waited for has happened.
     - V(completed), all events have left the document, and at least one was seen Started or took the host down.
     - V(cancelled), all events have left the document and none was ever seen Started.
-    - V(none), there was nothing whose leaving could be waited for.
+    - V(none), there was no event that could leave the document.
     - V(timed_out), it did not happen in time.
     - V(unreachable), the service, or the host, did not answer properly at the end.
   returned: always
@@ -186,7 +189,7 @@ times:
       type: str
       sample: "2026-09-19T18:29:47Z"
     gone_at:
-      description: When it was first missing in the document; V(none) while it stands.
+      description: When it was first missing in the document; V(none) while it is there.
       type: str
       sample: "2026-09-19T18:30:31Z"
 interruptions:
@@ -254,7 +257,7 @@ def await_events(module: AnsibleModule, service: Service) -> dict[str, t.Any]:
     done = wait(read, params["until"], filters, seen, params["timeout"], params["poll_interval"], service.client.clock)
     result = done.result()
     if done.outcome in ("timed_out", "unreachable") and not done.continues and params["on_timeout"] == "fail":
-        raise EventsError(done.complaint(params["until"], params["timeout"]), **result)
+        raise EventsError(done.failure_message(params["until"], params["timeout"]), **result)
     return result
 
 

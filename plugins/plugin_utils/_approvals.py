@@ -12,10 +12,10 @@ import typing as t
 from datetime import datetime
 
 from ansible_collections.graceful.azure.plugins.module_utils._document import STARTED, same_id
+from ansible_collections.graceful.azure.plugins.module_utils._text import clean, quoted
 from ansible_collections.graceful.azure.plugins.plugin_utils import _checks as check
 from ansible_collections.graceful.azure.plugins.plugin_utils._plan import read_now
-from ansible_collections.graceful.azure.plugins.plugin_utils._policy import APPROVING
-from ansible_collections.graceful.azure.plugins.plugin_utils._words import printable, quoted
+from ansible_collections.graceful.azure.plugins.plugin_utils._policy import action_of
 
 Entry = t.Mapping[str, t.Any]
 
@@ -52,7 +52,7 @@ class _Reports:
 
     def why_not_ready(self, host: str, event_id: str) -> str | None:
         """None if ready, and only then."""
-        name = printable(host)
+        name = clean(host)
         found = self._of.get((host, same_id(event_id)))
         if not found:
             return f"{name} has not reported that it is ready"
@@ -74,20 +74,20 @@ def _why_ignored(event: Entry) -> str | None:
     if not isinstance(actions, t.Mapping) or not actions:
         return None
     wanted = {decision.get("action") for decision in actions.values() if isinstance(decision, t.Mapping)}
-    if wanted.isdisjoint(APPROVING):
-        return f"the policy says {printable(', '.join(sorted(map(str, wanted))))}"
+    if not any(action_of(name).approves for name in wanted):
+        return f"the policy says {clean(', '.join(sorted(map(str, wanted))))}"
     return None
 
 
 def _why_held(event: Entry, event_id: str, reports: _Reports) -> list[str]:
-    hold, hosts = event.get("hold"), event.get("hosts")
+    hold, hosts = event.get("holds"), event.get("hosts")
     reasons = [str(reason) for reason in hold] if isinstance(hold, (list, tuple)) else ["the plan does not clear it"]
     if event.get("approvable") is not True and not reasons:
         reasons.append("the policy does not allow it to be approved")
     if not isinstance(hosts, (list, tuple)) or not hosts:
         return [*reasons, "no host of the inventory is known to be affected"]
     reasons.extend(why for host in hosts if (why := reports.why_not_ready(str(host), event_id)) is not None)
-    if not event.get("leader"):
+    if not event.get("approvers"):
         reasons.append("no affected host can be reached to approve it")
     return reasons
 
@@ -99,8 +99,7 @@ def _approval(event: Entry, plan: Entry, now: datetime) -> dict[str, t.Any]:
     return {
         "event_id": event["event_id"],
         "event_type": event.get("event_type"),
-        "leader": event["leader"],
-        "leaders": list(event.get("leaders") or [event["leader"]]),
+        "approvers": list(event["approvers"]),
         "hosts": list(event["hosts"]),
         "seconds_left": left,
     }

@@ -11,7 +11,7 @@ from __future__ import annotations
 import typing as t
 from collections.abc import Mapping
 
-from ansible_collections.graceful.azure.plugins.plugin_utils._words import printable, quoted
+from ansible_collections.graceful.azure.plugins.module_utils._text import clean, quoted
 
 # Three years: longer than any notice, and far from where dates end.
 LONGEST_SECONDS = 100_000_000
@@ -22,7 +22,7 @@ class WrongSetting(ValueError):
 
 
 def refuse(where: str, wanted: str, value: t.Any) -> WrongSetting:
-    return WrongSetting(f"{where} must be {wanted}, not {printable(repr(value), 60)}.")
+    return WrongSetting(f"{where} must be {wanted}, not {clean(repr(value), 60)}.")
 
 
 def mapping(value: t.Any, where: str, allowed: t.Collection[str] | None = None) -> Mapping[str, t.Any]:
@@ -62,6 +62,15 @@ def choice(value: t.Any, where: str, allowed: t.Sequence[str]) -> str:
     if not isinstance(value, str) or value not in allowed:
         raise refuse(where, f"one of {', '.join(allowed)}", value)
     return value
+
+
+def boolean(value: t.Any, where: str) -> bool:
+    if isinstance(value, bool):
+        return value
+    said = str(value).lower() if isinstance(value, (str, int)) else ""
+    if said not in ("true", "yes", "on", "1", "false", "no", "off", "0"):
+        raise refuse(where, "true or false", value)
+    return said in ("true", "yes", "on", "1")
 
 
 def is_number(value: t.Any) -> t.TypeGuard[int]:

@@ -12,6 +12,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.graceful.azure.plugins.module_utils._document import same_name
+from ansible_collections.graceful.azure.plugins.module_utils._text import clean
 from ansible_collections.graceful.azure.plugins.plugin_utils import _checks as check
 from ansible_collections.graceful.azure.plugins.plugin_utils._capacity import (
     MinAvailable,
@@ -21,7 +22,6 @@ from ansible_collections.graceful.azure.plugins.plugin_utils._capacity import (
 from ansible_collections.graceful.azure.plugins.plugin_utils._merge import Observations
 from ansible_collections.graceful.azure.plugins.plugin_utils._policy import Policy, validate_policy
 from ansible_collections.graceful.azure.plugins.plugin_utils._window import Window, validate_window
-from ansible_collections.graceful.azure.plugins.plugin_utils._words import printable
 
 T = t.TypeVar("T")
 
@@ -48,6 +48,9 @@ class Host:
     targeted: bool
     drained: bool
     error: str | None
+    mistakes: tuple[str, ...] = ()
+    # Nobody wrote down how it is drained, nor that there is nothing to drain.
+    drain_not_set: bool = False
 
 
 class Fleet:
@@ -114,7 +117,7 @@ class _Reader:
         try:
             return self._once("settings", given, self._settings)
         except check.WrongSetting as exc:
-            raise check.WrongSetting(f"Host {printable(host)}: {exc}") from exc
+            raise check.WrongSetting(f"Host {clean(host)}: {exc}") from exc
 
     def _settings(self, given: t.Any) -> Settings:
         given = check.mapping({} if given is None else given, "The settings", SETTINGS)
@@ -145,6 +148,8 @@ def _host(name: str, observation: t.Mapping[str, t.Any] | None, targeted: bool) 
         targeted=targeted,
         drained=seen.get("drained") is True,
         error=str(error) if error else None,
+        mistakes=tuple(clean(mistake, 300) for mistake in seen.get("mistakes") or ()),
+        drain_not_set=seen.get("drain_not_set") is True,
     )
 
 

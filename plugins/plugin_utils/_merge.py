@@ -22,8 +22,8 @@ from ansible_collections.graceful.azure.plugins.module_utils._document import (
     same_id,
     same_name,
 )
+from ansible_collections.graceful.azure.plugins.module_utils._text import clean, iso, quoted, quoted_list
 from ansible_collections.graceful.azure.plugins.plugin_utils import _checks as check
-from ansible_collections.graceful.azure.plugins.plugin_utils._words import printable, quoted, quoted_list
 
 # What decides; the rest of an event may differ between hosts without a consequence.
 _version = operator.itemgetter(
@@ -35,19 +35,32 @@ Observations = t.Mapping[str, t.Mapping[str, t.Any] | None]
 
 @dataclass
 class Sighting:
-    """One event, as all the hosts see it together."""
+    """One event, as all the hosts see it together: whole, with the field names that the modules return."""
 
-    event_id: str
-    event_type: str
-    event_status: str
-    event_source: str | None
-    description: str | None
-    duration: int | None
-    resources: list[str]
+    event: dict[str, t.Any]
     not_before: datetime | None
-    seconds_left: int | None
     seen_by: set[str]
     disagreements: list[str]
+
+    @property
+    def event_id(self) -> str:
+        return str(self.event["event_id"])
+
+    @property
+    def event_type(self) -> str:
+        return str(self.event["event_type"])
+
+    @property
+    def event_status(self) -> str:
+        return str(self.event["event_status"])
+
+    @property
+    def resources(self) -> list[str]:
+        return t.cast(list[str], self.event["resources"])
+
+    @property
+    def seconds_left(self) -> int | None:
+        return t.cast("int | None", self.event["seconds_left"])
 
 
 class _Collected:
@@ -77,19 +90,20 @@ class _Collected:
         status = _status([version["event_status"] for version in self.versions])
         deadlines = [moment for moment in map(_not_before, self.versions) if moment is not None]
         started = status == STARTED
-        return Sighting(
-            event_id=first["event_id"],
-            event_type=first["event_type"],
+        not_before = None if started else min(deadlines, default=None)
+        resources = _resources(self.versions)
+        whole: dict[str, t.Any] = {key: value for key, value in first.items() if key != "affects_me"}
+        whole.update(
             event_status=status,
             event_source=_first_known(self.versions, "event_source"),
             description=_first_known(self.versions, "description"),
-            duration=_duration(self.versions),
-            resources=_resources(self.versions),
-            not_before=None if started else min(deadlines, default=None),
+            duration_seconds=_duration(self.versions),
+            resources=resources,
+            leader=resources[0] if resources else None,
+            not_before=None if not_before is None else iso(not_before),
             seconds_left=None if started else self.seconds_left,
-            seen_by=self.seen_by,
-            disagreements=_disagreements(self.versions),
         )
+        return Sighting(whole, not_before, self.seen_by, _disagreements(self.versions))
 
 
 def merge(observations: Observations) -> list[Sighting]:
@@ -100,7 +114,7 @@ def merge(observations: Observations) -> list[Sighting]:
         for event in (observations[host] or {}).get("events") or ():
             event_id = event.get("event_id") if isinstance(event, dict) else None
             if not isinstance(event_id, str) or not event_id.strip():
-                raise check.WrongSetting(f"Host {printable(host)} reports an event without an event_id.")
+                raise check.WrongSetting(f"Host {clean(host)} reports an event without an event_id.")
             entry = spellings.get(event_id)
             if entry is None:
                 entry = spellings[event_id] = collected.setdefault(same_id(event_id), _Collected())
@@ -110,7 +124,7 @@ def merge(observations: Observations) -> list[Sighting]:
 
 def _checked(host: str, event: dict[str, t.Any]) -> t.Mapping[str, t.Any]:
     """The event with the fields that the plan relies on; a missing type or status counts as unknown."""
-    where = f"Host {printable(host)}, event {quoted(event['event_id'])}"
+    where = f"Host {clean(host)}, event {quoted(event['event_id'])}"
     resources = check.sequence(event.get("resources") or [], f"{where}: resources")
     if not all(isinstance(name, str) for name in resources):
         raise check.refuse(f"{where}: resources", "a list of names", resources)

@@ -18,40 +18,31 @@ from ansible_collections.graceful.azure.plugins.module_utils._document import (
     parse_time,
     same_id,
 )
+from ansible_collections.graceful.azure.plugins.module_utils._text import (
+    clean,
+    duration,
+    is_or_are,
+    iso,
+    listed,
+    quoted,
+    quoted_list,
+)
 from ansible_collections.graceful.azure.plugins.plugin_utils import _checks as check
 from ansible_collections.graceful.azure.plugins.plugin_utils._capacity import Ledger
 from ansible_collections.graceful.azure.plugins.plugin_utils._fleet import Fleet, Host
 from ansible_collections.graceful.azure.plugins.plugin_utils._merge import Observations, Sighting, merge
 from ansible_collections.graceful.azure.plugins.plugin_utils._policy import (
     APPROVE,
-    APPROVING,
     DRAIN,
     DRAIN_AND_APPROVE,
-    DRAINING,
     IGNORE,
     NOTIFY,
     Decision,
     Facts,
+    action_of,
     decide,
 )
 from ansible_collections.graceful.azure.plugins.plugin_utils._window import common_opening
-from ansible_collections.graceful.azure.plugins.plugin_utils._words import (
-    in_words,
-    is_or_are,
-    iso,
-    listed,
-    printable,
-    quoted,
-    quoted_list,
-)
-
-IN_WORDS = {
-    IGNORE: "ignore it",
-    NOTIFY: "notify only",
-    APPROVE: "approve without draining",
-    DRAIN: "drain, and let Azure start it",
-    DRAIN_AND_APPROVE: "drain, then approve",
-}
 
 
 @dataclass
@@ -71,13 +62,15 @@ class _Draft:
     found: _Resolved
     decisions: dict[str, Decision]
     approvable: bool
-    hold: list[str]
+    holds: list[str]
     seconds_left: int | None
     # When draining must begin at the latest, so that it is done when Azure may act.
     latest: datetime
     drain: list[str] = field(default_factory=list)
     wait_until: datetime | None = None
     wait_reason: str | None = None
+    # What the user wrote for one of its hosts cannot be used.
+    mistaken: bool = False
     reason: str = ""
 
     @property
@@ -100,16 +93,16 @@ class _Draft:
         return [
             host.name
             for host in self.found.hosts
-            if host.targeted and host.reachable and self.decisions[host.name].action in DRAINING
+            if host.targeted and host.reachable and not host.mistakes and self.decisions[host.name].drains
         ]
 
     @property
     def leaving(self) -> list[str]:
         """The hosts that stop working if the plan goes ahead with this event."""
-        return self.hosts if self.approvable and not self.hold else self.drainable
+        return self.hosts if self.approvable and not self.holds else self.drainable
 
     @property
-    def leaders(self) -> list[str]:
+    def approvers(self) -> list[str]:
         return [host.name for host in self.found.hosts if host.targeted and host.reachable and not host.error]
 
     @property
@@ -117,7 +110,7 @@ class _Draft:
         actions = {decision.action for decision in self.decisions.values()}
         if self.approvable:
             return DRAIN_AND_APPROVE if DRAIN_AND_APPROVE in actions else APPROVE
-        if actions & DRAINING:
+        if any(decision.drains for decision in self.decisions.values()):
             return DRAIN
         return IGNORE if actions == {IGNORE} else NOTIFY
 
@@ -139,9 +132,10 @@ def plan(
     _schedule(drafts, fleet, required, moment)
     return {
         "now": iso(moment),
-        "events": [_entry(draft) for draft in drafts],
+        "events": [_entry(draft, moment) for draft in drafts],
         "hosts": _hosts(drafts),
         "blind": {host.name: _blindness(host) for host in fleet.hosts.values() if host.targeted and _blindness(host)},
+        "missing_groups": missing_groups,
         "summary": _summary(drafts, fleet, missing_groups),
     }
 
@@ -160,7 +154,7 @@ def read_now(now: t.Any) -> datetime:
 
 def _check_inputs(observations: t.Any, groups: t.Any, targeted: t.Any, settings: t.Any) -> None:
     for host, observation in check.mapping(observations, "The observations").items():
-        where = f"The observation of {printable(host)}"
+        where = f"The observation of {clean(host)}"
         if observation is not None and check.mapping(observation, where).get("events"):
             check.sequence(observation["events"], f"{where}: events")
     for group, hosts in check.mapping({} if groups is None else groups, "The groups").items():
@@ -189,14 +183,16 @@ def _draft(seen: Sighting, fleet: Fleet, now: datetime) -> _Draft:
         found=found,
         decisions=decisions,
         approvable=bool(decisions) and not refusals,
-        hold=[
+        holds=[
             *_event_holds(seen, fleet),
             *_name_holds(seen, found, decisions, fleet),
             *_host_holds(seen, found.hosts),
+            *_not_set(found.hosts, decisions),
             *refusals,
         ],
         seconds_left=left,
         latest=now + timedelta(seconds=max(0, (left or 0) - budget)),
+        mistaken=any(host.mistakes for host in found.hosts) or bool(_not_set(found.hosts, decisions)),
     )
     draft.reason = _reason(draft)
     return draft
@@ -234,8 +230,8 @@ def _seconds_left(seen: Sighting, now: datetime) -> int | None:
 def _decision(seen: Sighting, host: Host, fleet: Fleet, left: int | None) -> Decision:
     facts = Facts(
         event_type=seen.event_type,
-        event_source=seen.event_source,
-        duration=seen.duration,
+        event_source=seen.event["event_source"],
+        duration=seen.event["duration_seconds"],
         notice=left,
         groups=fleet.groups_of.get(host.name, ()),
         resource=host.vm_name or "",
@@ -247,7 +243,7 @@ def _refusals(seen: Sighting, decisions: t.Mapping[str, Decision]) -> list[str]:
     """Why the policy does not allow approval at all."""
     by_decision: dict[Decision, list[str]] = {}
     for host, decision in decisions.items():
-        if decision.action not in APPROVING:
+        if not decision.approves:
             by_decision.setdefault(decision, []).append(host)
     reasons = [
         f"the policy of {listed(hosts)} says {decision.action} (rule {quoted(decision.rule)})"
@@ -298,9 +294,11 @@ def _host_holds(seen: Sighting, hosts: t.Iterable[Host]) -> list[str]:
         elif not host.reachable:
             silent.append(host.name)
         elif host.error:
-            holds.append(f"{printable(host.name)} could not read its metadata service: {quoted(host.error, 200)}")
+            holds.append(f"{clean(host.name)} could not read its metadata service: {quoted(host.error, 200)}")
         elif host.asked and host.name not in seen.seen_by:
             strangers.append(host.name)
+        # Said beside the others: it has to be mended in any case.
+        holds.extend(f"{clean(host.name)}: {mistake}" for mistake in host.mistakes)
     if outside:
         holds.append(f"{listed(outside)} {is_or_are(outside)} outside this run (--limit)")
     if silent:
@@ -311,6 +309,15 @@ def _host_holds(seen: Sighting, hosts: t.Iterable[Host]) -> list[str]:
             " asked too early, or another VM of that name"
         )
     return holds
+
+
+def _not_set(hosts: t.Iterable[Host], decisions: t.Mapping[str, Decision]) -> list[str]:
+    """That nothing is drained has to be a choice: an empty list, or an action that does not drain."""
+    return [
+        f"nothing is drained on {clean(host.name)}: graceful_drain_steps is not set"
+        for host in hosts
+        if host.drain_not_set and host.targeted and host.reachable and decisions[host.name].drains
+    ]
 
 
 # ---- all events together: when
@@ -327,11 +334,13 @@ def _schedule(drafts: t.Sequence[_Draft], fleet: Fleet, required: t.Mapping[str,
 
 
 def _put_off_by_window(draft: _Draft, fleet: Fleet, now: datetime) -> bool:
-    windows = {window for host in draft.leaving if (window := fleet.settings(host).window) is not None}
+    decided = {host: draft.decisions[host] for host in draft.leaving if host in draft.decisions}
+    patient = [host for host, decision in decided.items() if not decision.urgent]
+    windows = {window for host in patient if (window := fleet.settings(host).window) is not None}
     opening = common_opening(windows, now, draft.latest) if windows else now
     if opening is None or opening == now:
         return False
-    hours = " and ".join(sorted(printable(window.words) for window in windows))
+    hours = " and ".join(sorted(clean(window.words) for window in windows))
     _put_off(draft, opening, f"the window is {hours}")
     return True
 
@@ -343,94 +352,61 @@ def _begin_or_put_off(draft: _Draft, ledger: Ledger, now: datetime) -> None:
         return
     if shortages:
         # Azure acts in any case; approving would only make the group smaller sooner.
-        draft.hold.extend(shortage.words for shortage in shortages)
+        draft.holds.extend(shortage.words for shortage in shortages)
     ledger.take(draft.leaving)
     draft.drain = draft.drainable
 
 
 def _put_off(draft: _Draft, until: datetime, reason: str) -> None:
     draft.wait_until, draft.wait_reason = until, reason
-    draft.hold.append(f"put off until {iso(until)}: {reason}")
+    draft.holds.append(f"put off until {iso(until)}: {reason}")
 
 
 # ---- the plan as plain data
 
 
-def _entry(draft: _Draft) -> dict[str, t.Any]:
-    seen, leaders = draft.seen, draft.leaders
+def _entry(draft: _Draft, now: datetime) -> dict[str, t.Any]:
+    seen, approvers = draft.seen, draft.approvers
     return {
-        "event_id": seen.event_id,
-        "event_type": seen.event_type,
-        "event_status": seen.event_status,
-        "event_source": seen.event_source,
-        "description": seen.description,
-        "duration_seconds": seen.duration,
-        "resources": seen.resources,
+        **seen.event,
+        "seconds_left": draft.seconds_left,
         "seen_by": len(seen.seen_by),
         "hosts": draft.hosts,
         "unknown_names": draft.found.unknown,
         "ambiguous_names": sorted(draft.found.ambiguous),
-        "leader": leaders[0] if leaders else None,
-        "leaders": leaders,
-        "seconds_left": draft.seconds_left,
-        "deadline": None if seen.not_before is None else iso(seen.not_before),
+        "approvers": approvers,
         "action": draft.action,
         "actions": {
             host: {"action": decision.action, "rule": decision.rule, "because": decision.because}
             for host, decision in draft.decisions.items()
         },
         "approvable": draft.approvable,
-        "hold": draft.hold,
+        "holds": draft.holds,
         "drain": draft.drain,
         "wait_until": None if draft.wait_until is None else iso(draft.wait_until),
         "wait_reason": draft.wait_reason,
+        "mistaken": draft.mistaken,
+        "no_time_to_lose": draft.latest <= now,
         "reason": draft.reason,
     }
 
 
 def _hosts(drafts: t.Iterable[_Draft]) -> dict[str, t.Any]:
-    """What awaits each host that an event touches, the most urgent first."""
+    """The hosts that events touch, each with the ids of its events, the most urgent first."""
     hosts: dict[str, dict[str, t.Any]] = {}
     for draft in drafts:
-        draining = frozenset(draft.drain)
         for host in draft.found.hosts:
-            entry = hosts.setdefault(
-                host.name,
-                {
-                    "vm_name": host.vm_name,
-                    "reachable": host.reachable,
-                    "targeted": host.targeted,
-                    "drain": False,
-                    "events": [],
-                },
-            )
-            entry["drain"] = entry["drain"] or host.name in draining
-            entry["events"].append(_awaits(draft, host.name, host.name in draining))
+            blank = {"vm_name": host.vm_name, "reachable": host.reachable, "targeted": host.targeted, "events": []}
+            hosts.setdefault(host.name, blank)["events"].append(draft.seen.event_id)
     return {name: hosts[name] for name in sorted(hosts)}
-
-
-def _awaits(draft: _Draft, host: str, drain: bool) -> dict[str, t.Any]:
-    decision = draft.decisions[host]
-    return {
-        "event_id": draft.seen.event_id,
-        "event_type": draft.seen.event_type,
-        "event_status": draft.seen.event_status,
-        "seconds_left": draft.seconds_left,
-        "deadline": None if draft.seen.not_before is None else iso(draft.seen.not_before),
-        "action": decision.action,
-        "rule": decision.rule,
-        "because": decision.because,
-        "drain": drain,
-        "wait_until": None if draft.wait_until is None else iso(draft.wait_until),
-    }
 
 
 def _reason(draft: _Draft) -> str:
     """`Reboot of web1 and web2 in 14 min 32 s: drain, then approve (rule 'reboot or move'): …`"""
     decisions = list(dict.fromkeys(draft.decisions.values()))
-    words = f"{_title(draft)}: {IN_WORDS[draft.action]}"
+    words = f"{_title(draft)}: {action_of(draft.action).message}"
     if len(decisions) == 1:
-        words += f" (rule {quoted(decisions[0].rule)}): {printable(decisions[0].because, 200)}"
+        words += f" (rule {quoted(decisions[0].rule)}): {clean(decisions[0].because, 200)}"
     elif decisions:
         words += f", because {len(decisions)} different rules apply to its hosts"
     else:
@@ -445,8 +421,8 @@ def _title(draft: _Draft) -> str:
     elif draft.seconds_left is None:
         when = "at an unknown time"
     else:
-        when = f"in {in_words(draft.seconds_left)}"
-    return f"{printable(draft.seen.event_type)} {whom} {when}"
+        when = f"in {duration(draft.seconds_left)}"
+    return f"{clean(draft.seen.event_type)} {whom} {when}"
 
 
 def _summary(drafts: t.Sequence[_Draft], fleet: Fleet, missing_groups: t.Sequence[str]) -> list[str]:
@@ -456,15 +432,15 @@ def _summary(drafts: t.Sequence[_Draft], fleet: Fleet, missing_groups: t.Sequenc
         lines.append(f"{quoted(draft.seen.event_id)}: {draft.reason}")
         if draft.drain:
             lines.append(f"  drain now: {listed(draft.drain)}")
-        if draft.hold:
-            lines.append(f"  not approved: {'; '.join(draft.hold)}")
+        if draft.holds:
+            lines.append(f"  not approved: {'; '.join(draft.holds)}")
     unasked = [host.name for host in fleet.hosts.values() if host.targeted and not host.reachable]
     if unasked:
         lines.append(f"Not reached, so nobody knows what awaits them: {listed(unasked)}.")
     failed = [host.name for host in fleet.hosts.values() if host.targeted and host.reachable and host.error]
     if failed:
         lines.extend(
-            f"{printable(name)} could not be asked: {quoted(fleet.hosts[name].error or '', 200)}" for name in failed
+            f"{clean(name)} could not be asked: {quoted(fleet.hosts[name].error or '', 200)}" for name in failed
         )
     if missing_groups:
         lines.append(f"min_available names groups that the inventory does not have: {quoted_list(missing_groups)}.")

@@ -13,8 +13,8 @@ import fnmatch
 import typing as t
 
 from ansible_collections.graceful.azure.plugins.module_utils._document import KNOWN_TYPES, same_name
+from ansible_collections.graceful.azure.plugins.module_utils._text import quoted
 from ansible_collections.graceful.azure.plugins.plugin_utils import _checks as check
-from ansible_collections.graceful.azure.plugins.plugin_utils._words import quoted
 
 IGNORE = "ignore"
 NOTIFY = "notify"
@@ -22,9 +22,34 @@ APPROVE = "approve"
 DRAIN = "drain"
 DRAIN_AND_APPROVE = "drain_and_approve"
 
-ACTIONS = (IGNORE, NOTIFY, APPROVE, DRAIN, DRAIN_AND_APPROVE)
-APPROVING = frozenset((APPROVE, DRAIN_AND_APPROVE))
-DRAINING = frozenset((DRAIN, DRAIN_AND_APPROVE))
+
+class Action(t.NamedTuple):
+    """What a rule may ask for. What an action does not say, it does not do: by default nothing is approved."""
+
+    name: str
+    message: str
+    drains: bool = False
+    approves: bool = False
+    tells: bool = True
+
+
+ACTIONS: t.Final[t.Mapping[str, Action]] = {
+    action.name: action
+    for action in (
+        Action(IGNORE, "ignore it", tells=False),
+        Action(NOTIFY, "notify only"),
+        Action(APPROVE, "approve without draining", approves=True),
+        Action(DRAIN, "drain, and let Azure start it", drains=True),
+        Action(DRAIN_AND_APPROVE, "drain, then approve", drains=True, approves=True),
+    )
+}
+UNKNOWN_ACTION = Action("unknown", "nothing, because the action is not known")
+
+
+def action_of(name: t.Any) -> Action:
+    """The action of that name; one that does nothing if there is none."""
+    return ACTIONS.get(name, UNKNOWN_ACTION) if isinstance(name, str) else UNKNOWN_ACTION
+
 
 KEYS = (
     "name",
@@ -37,6 +62,7 @@ KEYS = (
     "group",
     "resource",
     "unknown_names",
+    "urgent",
     "action",
 )
 
@@ -53,6 +79,15 @@ DEFAULT_POLICY: t.Final[t.Sequence[t.Mapping[str, t.Any]]] = (
         "event_type": "Freeze",
         "action": DRAIN_AND_APPROVE,
         "because": "the pause is long, or nobody knows how long",
+    },
+    {
+        "name": "predicted failure",
+        "event_type": "Redeploy",
+        "event_source": "Platform",
+        "notice": {"min": 86400},
+        "urgent": True,
+        "action": DRAIN_AND_APPROVE,
+        "because": "hardware that is expected to fail: sooner is safer than later",
     },
     {
         "name": "reboot or move",
@@ -85,6 +120,16 @@ class Decision(t.NamedTuple):
     rule: str
     because: str
     ignores_unknown_names: bool
+    # The window does not put it off.
+    urgent: bool = False
+
+    @property
+    def drains(self) -> bool:
+        return action_of(self.action).drains
+
+    @property
+    def approves(self) -> bool:
+        return action_of(self.action).approves
 
 
 class Facts(t.NamedTuple):
@@ -169,10 +214,11 @@ def _rule(rule: t.Any, position: int) -> Rule:
 def _decision(given: t.Mapping[str, t.Any], where: str, name: str) -> Decision:
     unknown = check.choice(given.get("unknown_names", "hold"), f"{where}: unknown_names", ("hold", "ignore"))
     return Decision(
-        action=check.choice(given["action"], f"{where}: action", ACTIONS),
+        action=check.choice(given["action"], f"{where}: action", tuple(ACTIONS)),
         rule=check.text(given["name"], f"{where}: name") if "name" in given else name,
         because=check.text(given["because"], f"{where}: because") if "because" in given else "the policy says so",
         ignores_unknown_names=unknown == "ignore",
+        urgent=check.boolean(given.get("urgent", False), f"{where}: urgent"),
     )
 
 

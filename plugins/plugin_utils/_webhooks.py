@@ -4,58 +4,221 @@
 
 # This file is private to the collection: it may change without notice.
 
-"""Why webhooks failed, in words without their secrets. Pure: standard library only, no I/O, no Ansible."""
+"""Webhooks: their options, what is news to them, and why posting failed. Pure: no I/O."""
 
 from __future__ import annotations
 
+import errno
+import http.client
 import re
+import socket
+import ssl
 import typing as t
+import urllib.error
+from datetime import datetime, timedelta
 from urllib.parse import urlsplit
 
-# What the uri module says -> what the operator reads. Its own words may quote the URL, so they are never passed on.
-REASONS = (
-    (r"timed out|time frame|timeout", "no complete answer in time"),
-    (r"refused", "the connection was refused"),
-    (r"name or service not known|name resolution|nodename|getaddrinfo|no address", "its name is not known"),
-    (r"certificate|ssl|tls", "its certificate or TLS was not accepted"),
-    (r"unreachable|no route", "there is no way to it in the network"),
-    (r"reset|aborted|closed|without response|remote end", "it closed the connection"),
-    (r"url type|invalid url|invalid literal|nonnumeric port|control characters|no host given", "its URL is not valid"),
-)
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+from ansible_collections.graceful.azure.plugins.module_utils import _option_checks as check
+from ansible_collections.graceful.azure.plugins.module_utils._document import parse_time, same_id
+from ansible_collections.graceful.azure.plugins.module_utils._text import iso, quoted
+from ansible_collections.graceful.azure.plugins.plugin_utils._report import Report, read
+
+Json = dict[str, t.Any]
+Told = dict[str, dict[str, str]]
+
+OCCASIONS = ("noticed", "deferred", "held", "approved", "restored", "failed", "finished")
+FORMATS = ("json", "slack", "teams", "pagerduty")
+PAGERDUTY_URL = "https://events.pagerduty.com/v2/enqueue"
+# Once for each event, whichever run sees it; the other occasions once for each event and run.
+TOLD_ONCE = ("noticed", "deferred")
+REMEMBERED_FOR = timedelta(days=30)
+BAD_RESULTS = ("failed", "left drained", "unreachable")
+
+WEBHOOK_OPTIONS: dict[str, Json] = {
+    "url": {
+        "description": "Where to post to. Required, except for format pagerduty, which knows its own. It is treated as "
+        "a secret, except for its host.",
+        "type": "str",
+        "no_log": True,
+    },
+    "format": {
+        "description": "What the receiver understands: json has all fields, for a receiver of your own; slack is an "
+        "incoming webhook of Slack, teams a workflow of Microsoft Teams; pagerduty opens an alert for each event that "
+        "is noticed, held or failed, and closes it when its hosts are restored. Leave noticed out of events if an "
+        "event that is only notified should open none.",
+        "type": "str",
+        "choices": list(FORMATS),
+        "default": "json",
+    },
+    "key": {
+        "description": "The routing key of the PagerDuty service, a secret. Required for format pagerduty.",
+        "type": "str",
+        "no_log": True,
+    },
+    "events": {
+        "description": "On which occasions to post. All but finished if not set.",
+        "type": "list",
+        "elements": "str",
+        "choices": list(OCCASIONS),
+    },
+    "headers": {
+        "description": "Headers to send along. They are treated as secrets.",
+        "type": "dict",
+        "no_log": True,
+    },
+    "timeout": {
+        "description": "Seconds that the webhook may take in all, from looking up its name to its answer.",
+        "type": "int",
+        "default": 5,
+    },
+}
+TYPES = {"str": "a text", "int": "a whole number", "dict": "a dictionary", "list": "a list"}
 
 
-def problems(results: t.Sequence[t.Mapping[str, t.Any]]) -> list[str]:
-    """A line for each webhook that did not take the message; results are those of a loop over all webhooks."""
-    return [
-        f"webhook {number} of {len(results)}{_where(result)}: {reason}"
-        for number, result in enumerate(results, 1)
-        for reason in [_reason(result)]
-        if reason
-    ]
+def webhook_mistake(item: t.Any) -> str:
+    """What is wrong with a webhook, to be read after its name; empty if nothing is. It quotes no value: they may be
+    secret."""
+    if not isinstance(item, t.Mapping):
+        return "has to be a dictionary with a url."
+    unknown = [name for name in item if name not in WEBHOOK_OPTIONS]
+    if unknown:
+        return f"has the key {quoted(unknown[0])}, which is not known; allowed are {', '.join(WEBHOOK_OPTIONS)}."
+    for name, spec in WEBHOOK_OPTIONS.items():
+        if (
+            item.get(name) is not None
+            and ArgumentSpecValidator({name: spec}).validate({name: item[name]}).error_messages
+        ):
+            choices = f" of {', '.join(spec['choices'])}" if "choices" in spec else ""
+            wanted = "one" if choices and "elements" not in spec else TYPES[spec["type"]]
+            return f"has a mistake in {name}: it has to be {wanted}{choices}."
+    webhook = with_defaults(item)
+    if webhook["format"] == "pagerduty" and not webhook["key"]:
+        return "is of format pagerduty and needs the key of the PagerDuty service."
+    if not host_of(webhook["url"]):
+        return "needs a url that begins with http:// or https:// and names a host."
+    mistake = check.positive("timeout", webhook["timeout"]) or check.headers("headers", webhook["headers"])
+    return f"has a mistake: {mistake}" if mistake else ""
 
 
-def _reason(result: t.Mapping[str, t.Any]) -> str:
-    if result.get("skipped"):
-        return ""
-    status = result.get("status")
-    if isinstance(status, int) and status > 0:
-        if 200 <= status < 300:
-            return ""
-        return f"it answered HTTP {status}" + (", and redirects are not followed" if 300 <= status < 400 else "")
-    told = str(result.get("msg", ""))
-    return next((words for pattern, words in REASONS if re.search(pattern, told, re.IGNORECASE)), "it was not reached")
+def with_defaults(item: t.Mapping[str, t.Any]) -> Json:
+    """A webhook without mistakes, with every option set."""
+    given = {name: value for name, value in item.items() if value is not None}
+    webhook: Json = ArgumentSpecValidator(WEBHOOK_OPTIONS).validate(given).validated_parameters
+    default_url = PAGERDUTY_URL if webhook["format"] == "pagerduty" else ""
+    return {
+        **webhook,
+        "url": webhook["url"] or default_url,
+        "events": webhook["events"] or [occasion for occasion in OCCASIONS if occasion != "finished"],
+        "headers": webhook["headers"] or {},
+    }
 
 
-def _where(result: t.Mapping[str, t.Any]) -> str:
-    """The host's name only: path, query and user name of a webhook are often its secret."""
-    webhook = result.get("item")
-    if not isinstance(webhook, t.Mapping):
-        return ""
+def host_of(url: str) -> str:
+    """The host's name only: path, query and user name of a webhook are often its secret. Empty if it is malformed."""
     try:
-        address = urlsplit(str(webhook.get("url", "")))
+        address = urlsplit(url)
         host = address.hostname or ""
         # A port that is none is the sign of a malformed address, whose host could be a part of a password.
         str(address.port)
     except ValueError:
         return ""
-    return f" ({host})" if re.fullmatch(r"[a-z0-9.:-]{1,253}", host) else ""
+    valid = address.scheme in ("http", "https") and re.fullmatch(r"[!-~]+", url)
+    return host if valid and re.fullmatch(r"[a-z0-9._:-]{1,253}", host) else ""
+
+
+# What is news
+
+
+def news(data: t.Any, occasion: str, told: t.Any, now: datetime) -> list[str]:
+    """The ids of the events for which the occasion was not told yet; "" stands for the run as a whole."""
+    report = read(data)
+    known = remembered(told, now)
+    return [
+        event_id
+        for event_id in _concerned(report, occasion)
+        if occasion == "finished" or _key(report, occasion) not in known.get(same_id(event_id), {})
+    ]
+
+
+def with_news(told: t.Any, data: t.Any, occasion: str, event_ids: t.Iterable[str], now: datetime) -> Told:
+    """What was told, with this added and without what is long ago."""
+    known = remembered(told, now)
+    if occasion != "finished":
+        for event_id in event_ids:
+            known.setdefault(same_id(event_id), {})[_key(read(data), occasion)] = iso(now)
+    return known
+
+
+def remembered(told: t.Any, now: datetime) -> Told:
+    """What a file says was told: {event id: {occasion: time}}. What is not readable, or too old, counts as not told."""
+    kept: Told = {}
+    for event_id, occasions in told.items() if isinstance(told, t.Mapping) else ():
+        for occasion, at in occasions.items() if isinstance(occasions, t.Mapping) else ():
+            moment = parse_time(at) if isinstance(at, str) else None
+            if moment is not None and now - moment <= REMEMBERED_FOR:
+                kept.setdefault(str(event_id), {})[str(occasion)] = at
+    return kept
+
+
+def _key(report: Report, occasion: str) -> str:
+    return occasion if occasion in TOLD_ONCE else f"{occasion} {report.run.run_id}"
+
+
+def _concerned(report: Report, occasion: str) -> list[str]:
+    """Which events the occasion is about."""
+    if occasion == "noticed":
+        found = [event for event in report.events if event.outcome not in ("ignored", "held_by_other_run")]
+    elif occasion == "approved":
+        found = [event for event in report.events if event.approved is not None]
+    elif occasion == "restored":
+        found = [event for event in report.events if event.outcome in ("completed", "cancelled")]
+    else:
+        found = [event for event in report.events if event.outcome == occasion]
+    ids = {same_id(event.event_id): event.event_id for event in found}
+    if occasion in ("noticed", "deferred", "held", "approved"):
+        return list(ids.values())
+    # Hosts also restore, or fail to restore, what is left of an event that is no longer announced.
+    bad = {same_id(one): one for host in report.hosts if host.result in BAD_RESULTS for one in host.events}
+    good = {same_id(one): one for host in report.hosts if host.result == "restored" for one in host.events}
+    if occasion == "failed":
+        ids = {**bad, **ids}
+    elif occasion == "restored":
+        ids = {**{key: one for key, one in good.items() if key not in bad}, **ids}
+    return list(ids.values()) or [""]
+
+
+# What went wrong
+
+
+def problem(number: int, count: int, url: str, reason: str) -> str:
+    """A line about a webhook that did not take the message, without its secrets."""
+    host = host_of(url)
+    return f"webhook {number} of {count}{f' ({host})' if host else ''} {reason}"
+
+
+LATE = "gave no complete answer in time"
+
+
+def failure(exc: BaseException) -> str:
+    """Why posting failed, to be read after the webhook's name. An exception's own words may quote the URL."""
+    if isinstance(exc, urllib.error.HTTPError):
+        redirected = ", and redirects are not followed" if 300 <= exc.code < 400 else ""
+        return f"answered HTTP {exc.code}{redirected}"
+    if isinstance(exc, urllib.error.URLError) and isinstance(exc.reason, BaseException):
+        return failure(exc.reason)
+    # The first that fits counts: a broken connection is an OSError, too.
+    for kinds, words in (
+        (TimeoutError, LATE),
+        (ssl.SSLError, "has a certificate or TLS that was not accepted"),
+        (socket.gaierror, "has a name that is not known"),
+        (ConnectionRefusedError, "refused the connection"),
+        ((ConnectionError, http.client.IncompleteRead), "closed the connection"),
+        ((http.client.InvalidURL, UnicodeError), "has a URL that is not valid"),
+        (http.client.HTTPException, "gave an answer that is not HTTP"),
+    ):
+        if isinstance(exc, t.cast(t.Any, kinds)):
+            return words
+    if isinstance(exc, OSError) and exc.errno in (errno.ENETUNREACH, errno.EHOSTUNREACH):
+        return "cannot be reached in the network"
+    return "was not reached"

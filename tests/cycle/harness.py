@@ -19,13 +19,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from ansible_collections.graceful.azure.plugins.module_utils._record import Keeper, Run
+
 Json = dict[str, t.Any]
 
 HERE = Path(os.path.abspath(__file__)).parent
 COLLECTION = HERE.parents[1]
 EMULATOR = COLLECTION / "roles" / "emulator" / "files" / "azure_events_emulator.py"
 PLUGINS = COLLECTION / "tests" / "integration" / "plugins"
-PATIENCE = 300
+PATIENCE = 200
 FOREVER = 10_000
 
 
@@ -36,8 +38,8 @@ class Run:
     report: Json
 
     @property
-    def words(self) -> str:
-        return "\n".join(self.report.get("words", []))
+    def messages(self) -> str:
+        return "\n".join(self.report.get("messages", []))
 
 
 class Fleet:
@@ -95,10 +97,9 @@ class Fleet:
         whole, _newline, _half_written = self._journal.read_text().rpartition("\n")
         return [json.loads(line) for line in whole.splitlines()]
 
-    def reached(self, play: int) -> bool:
-        """Whether a run has come to the play with this number."""
-        outputs = self.directory.glob("ansible-*/output")
-        return any(f"PLAY [{play}. " in output.read_text() for output in outputs)
+    def said(self, text: str) -> bool:
+        """Whether a run has said so by now."""
+        return any(text in output.read_text() for output in self.directory.glob("ansible-*/output"))
 
     def happened(self, what: str) -> list[Json]:
         return [line for line in self.journal() if line["kind"] == "event" and line["what"] == what]
@@ -117,15 +118,19 @@ class Fleet:
     def come_back(self, host: str) -> None:
         (self.home(host) / "fate").unlink(missing_ok=True)
 
-    def records(self, host: str) -> list[Json]:
-        found = []
-        for file in (self.home(host) / "records").glob("*.json"):
-            with contextlib.suppress(OSError, ValueError):
-                found.append(json.loads(file.read_text()))
-        return found
+    def record(self, host: str) -> Json | None:
+        with contextlib.suppress(OSError, ValueError):
+            return t.cast(Json, json.loads((self.home(host) / "records" / "record.json").read_text()))
+        return None
 
-    def phase(self, host: str) -> str | None:
-        return next((str(record["claim"]["phase"]) for record in self.records(host)), None)
+    def marks(self, host: str) -> list[str]:
+        """What the host has noted so far."""
+        return [mark["what"] for mark in (self.record(host) or {}).get("timeline", [])]
+
+    def keeper(self, host: str, run_id: str, **more: t.Any) -> Keeper:
+        """The record of a host in the hands of another run."""
+        run = Run(run_id, f"the run {run_id}", **more)
+        return Keeper(str(self.home(host) / "records"), run, log=lambda _text: None)
 
     def is_drained(self, host: str) -> bool:
         return (self.home(host) / "drained").exists()
@@ -249,7 +254,7 @@ class Fleet:
     def check_all_back(self) -> None:
         for host in self.names:
             assert not self.is_drained(host), f"{host} was left drained"
-            assert self.records(host) == [], f"{host} has an open record"
+            assert self.record(host) is None, f"{host} has an open record"
 
 
 def moment(text: str) -> float:

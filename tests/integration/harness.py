@@ -240,7 +240,14 @@ class RawHandler(socketserver.StreamRequestHandler):
 class Play:
     """A playbook running in the background, and what it recorded of every host."""
 
-    def __init__(self, playbook: str, inventory: Json, directory: Path, forks: int = 8) -> None:
+    def __init__(
+        self,
+        playbook: str,
+        inventory: Json,
+        directory: Path,
+        forks: int = 8,
+        more_settings: t.Mapping[str, str] | None = None,
+    ) -> None:
         directory.mkdir()
         self._record = directory / "record"
         self._record.touch()
@@ -256,15 +263,16 @@ class Play:
             "ANSIBLE_NOCOLOR": "1",
             "ANSIBLE_LOCALHOST_WARNING": "0",
             "GRACEFUL_RECORD": str(self._record),
+            **(more_settings or {}),
         }
-        self._output = directory / "output"
+        self._stdout, self._stderr = directory / "stdout", directory / "stderr"
         command = [str(Path(sys.executable).with_name("ansible-playbook")), "-i", str(hosts), "-f", str(forks)]
-        with self._output.open("w") as output:
+        with self._stdout.open("w") as stdout, self._stderr.open("w") as stderr:
             self._process = subprocess.Popen(
                 [*command, str(HERE / playbook)],
                 stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
+                stdout=stdout,
+                stderr=stderr,
                 env={**os.environ, **settings},
             )
 
@@ -275,9 +283,18 @@ class Play:
             self.stop()
 
     @functools.cached_property
-    def output(self) -> str:
+    def stdout(self) -> str:
         self.wait()
-        return self._output.read_text()
+        return self._stdout.read_text()
+
+    @functools.cached_property
+    def stderr(self) -> str:
+        self.wait()
+        return self._stderr.read_text()
+
+    @property
+    def output(self) -> str:
+        return self.stdout + self.stderr
 
     @functools.cached_property
     def records(self) -> list[Json]:

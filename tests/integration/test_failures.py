@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 import typing as t
 
 import pytest
@@ -28,6 +30,12 @@ def wrong(name: str, *words: str, **options: t.Any) -> Case:
     return Case(name, options, words=words, polls=0)
 
 
+GUARDED = (
+    "Metadata Security Protocol",
+    f"'{pwd.getpwuid(os.geteuid()).pw_name}' (uid {os.geteuid()})",
+    "Allow it",
+    "/var/lib/azure-proxy-agent/ProxyAgent.Connection.log",
+)
 SERVICE_CASES = [
     Case(
         "refused", faults=[{"kind": "refuse"}], words=["cannot be reached", "refused", "Is this an Azure VM"], polls=0
@@ -38,7 +46,17 @@ SERVICE_CASES = [
         "stalled_retried", {"kind": "stall"}, "Tried 2 times", connect_timeout=2, read_timeout=2, retries=9, polls=2
     ),
     broken("reset_retried", {"kind": "reset"}, "broke off the connection", "Tried 2 times", retries=1, polls=2),
-    broken("not_found", {"kind": "404"}, "404", "check endpoint", retries=3),
+    broken("not_found", {"kind": "404"}, "404", "does not have api_version '2020-07-01'", "check endpoint", retries=3),
+    broken("no_such_version", {"kind": "404"}, "api_version '2024-07-09'", "auto", api_version="2024-07-09", retries=3),
+    broken(
+        "no_version_at_all",
+        {"kind": "404"},
+        "none of the API versions from 2024-07-09 to 2017-03-01",
+        "Check endpoint",
+        api_version="auto",
+        polls=8,
+    ),
+    *(broken(f"guarded_{status}", {"kind": status}, status, *GUARDED, retries=3) for status in ("401", "403")),
     broken("bad_request", {"kind": "400"}, "400", "api_version", "endpoint", retries=3),
     broken("gone_for_good", {"kind": "410"}, "410", "Tried", retries=1, polls=None),
     broken("too_many", {"kind": "429", "retry_after": 1}, "429", "Tried 2 times", retries=1, polls=2),
@@ -63,6 +81,7 @@ SERVICE_CASES = [
     ),
     Case("future_version", {"api_version": "2099-01-01"}, words=["400", "Set api_version", "2020-07-01", "2019-08-01"]),
     Case("latest_version", {"api_version": "latest"}, words=["400", "Set api_version", "2020-07-01"], polls=1),
+    Case("guarded_name", faults=[{"kind": "403", "path": "instance"}], words=["/metadata/instance", "403", *GUARDED]),
     Case(
         "name_unavailable",
         faults=[{"kind": "500", "path": "instance"}],

@@ -5,10 +5,21 @@
 
 from __future__ import annotations
 
+import json
 import typing as t
+from pathlib import Path
 
 import pytest
-from ansible_collections.graceful.azure.tests.integration.harness import Case, Json, Outcome, Stage, Step
+from ansible_collections.graceful.azure.tests.integration.harness import (
+    Case,
+    Emulator,
+    Json,
+    Outcome,
+    Play,
+    Stage,
+    Step,
+    inventory_of,
+)
 
 STARTED: Json = {"EventStatus": "Started"}
 FOREVER = 1_000_000
@@ -109,3 +120,18 @@ def test_a_host_that_never_comes_back_is_told_with_what_was_last_seen(case: Case
 def test_a_host_that_cannot_run_the_module_is_not_waited_for(case: Case, outcome: Outcome) -> None:
     assert outcome.status == "failed"
     assert outcome.requests == []
+
+
+def test_progress_does_not_break_a_callback_that_prints_json(tmp_path: Path) -> None:
+    fate = tmp_path / "fate"
+    fate.write_text(json.dumps({"kind": "drop", "times": 1}))
+    emulator = Emulator(tmp_path / "emulator", [Case("parsed")])
+    variables = {"given": {"until": "gone"}, "service": emulator.endpoints["parsed"], "fate": str(fate), **FRAIL}
+    inventory = inventory_of({"parsed": ("wait", variables)})
+    play = Play("waits.yml", inventory, tmp_path / "play", more_settings={"ANSIBLE_STDOUT_CALLBACK": "as_json"})
+    try:
+        assert json.loads(play.stdout) == {"parsed": "none"}, play.output
+        assert "[parsed] not reachable, trying again" in play.stderr
+    finally:
+        play.stop()
+        emulator.stop()

@@ -31,6 +31,9 @@ def ids(outcome: Outcome) -> list[str]:
 
 # --- versions ---
 
+VERSIONS = (
+    "2017-03-01", "2017-08-01", "2017-11-01", "2019-01-01", "2019-04-01", "2019-08-01", "2020-07-01", "2024-07-09",
+)  # fmt: skip
 SINCE = {"description": "2019-04-01", "event_source": "2019-08-01", "duration_seconds": "2020-07-01"}
 WHOLE_EVENT: Json = {"Description": "Host update.", "EventSource": "User", "DurationInSeconds": 9, "notice": 900}
 VERSION_CASES = [
@@ -41,7 +44,7 @@ VERSION_CASES = [
         result={"vm_name": f"version_{version}", "api_version": version},
         polls=1,
     )
-    for version in ("2017-03-01", "2017-08-01", "2017-11-01", "2019-01-01", "2019-04-01", "2019-08-01", "2020-07-01")
+    for version in VERSIONS
 ]
 
 
@@ -60,6 +63,43 @@ def test_every_version_gives_the_same_fields_and_null_for_what_it_lacks(case: Ca
     assert isinstance(outcome.result["document_incarnation"], int)
     assert outcome.result["endpoint"].startswith("http://127.0.0.1:")
     assert not outcome.result["changed"]
+
+
+def automatic(name: str, version: str, polls: int, *faults: Json) -> Case:
+    refusals = [{"path": "scheduledevents", "count": 1, **fault} for fault in faults]
+    return Case(
+        name, {"api_version": "auto"}, events=[{}], faults=refusals, result={"api_version": version}, polls=polls
+    )
+
+
+AUTOMATIC_CASES = [
+    automatic("auto_newest", "2024-07-09", 1),
+    automatic("auto_without_the_newest", "2020-07-01", 2, {"kind": "404"}),
+    automatic("auto_old_service", "2019-04-01", 4, {"kind": "400", "count": 2}, {"kind": "404"}),
+]
+
+
+@pytest.mark.parametrize("case", AUTOMATIC_CASES, ids=str)
+def test_auto_is_the_newest_version_that_the_service_takes(case: Case, outcome: Outcome) -> None:
+    assert ids(outcome) == [case.event_id()]
+    tried = [line["query"]["api-version"] for line in outcome.reads]
+    assert tried == sorted(VERSIONS, reverse=True)[: len(tried)]
+
+
+RECOMMENDED: list[Json] = [{"EventType": "SpotRebalanceRecommendation"}]
+SPOT = Case("spot", {"api_version": "auto"}, events=RECOMMENDED)
+SPOT_UNSEEN = Case("spot_unseen", events=RECOMMENDED, result={"events": [], "api_version": "2020-07-01"})
+
+
+@pytest.mark.parametrize("case", [SPOT], ids=str)
+def test_a_recommendation_for_spot_vms_is_an_event_like_others(case: Case, outcome: Outcome) -> None:
+    (event,) = outcome.result["events"]
+    assert (event["event_type"], event["event_status"]) == ("SpotRebalanceRecommendation", "Scheduled")
+
+
+@pytest.mark.parametrize("case", [SPOT_UNSEEN], ids=str)
+def test_an_older_version_does_not_have_it(case: Case, outcome: Outcome) -> None:
+    assert outcome.result["events"] == []
 
 
 # --- odd, but kept ---
@@ -84,7 +124,7 @@ ODDITIES: dict[str, tuple[Json, Json, str | None]] = {
     "duration_none": ({"DurationInSeconds": 0}, {"duration_seconds": 0}, None),
     "duration_text": ({"DurationInSeconds": "long"}, {"duration_seconds": None}, "not a number: 'long'"),
     "resource_type": ({"ResourceType": ABSENT}, {"resource_type": None}, None),
-    "duplicate": ({"EventId": "ODD-4"}, {"event_id": "ODD-4"}, "'ODD-4' stands in the document more than once"),
+    "duplicate": ({"EventId": "ODD-4"}, {"event_id": "ODD-4"}, "'ODD-4' is in the document more than once"),
 }
 ODD = Case(
     "odd",

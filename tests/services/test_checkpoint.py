@@ -1,20 +1,25 @@
 # SPDX-FileCopyrightText: graceful.azure contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The role checkpoint with real databases: what it says is saved is saved, and what is not is said."""
+"""Checkpoints with real databases: what they say is saved is saved, and what is not is said."""
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
+import threading
+import time
 import typing as t
 from pathlib import Path
 
 import pytest
+from ansible_collections.graceful.azure.plugins.module_utils import _checkpoints
+from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
+from ansible_collections.graceful.azure.plugins.module_utils._kind import Ran, Tools
+from ansible_collections.graceful.azure.plugins.module_utils._patience import Late, Patience
+from ansible_collections.graceful.azure.plugins.module_utils._run import run
 from ansible_collections.graceful.azure.tests.services.conftest import (
     Packages,
     Processes,
@@ -22,49 +27,26 @@ from ansible_collections.graceful.azure.tests.services.conftest import (
     unpacked,
     wait_for,
 )
-from ansible_collections.graceful.azure.tests.services.role import COLLECTIONS
 
 Json = dict[str, t.Any]
-HERE = Path(os.path.abspath(__file__)).parent
 POSTGRESQL = "15"
 # PostgreSQL does not run as root.
 UNPRIVILEGED: Json = {"user": "nobody", "group": "nogroup", "extra_groups": []} if os.geteuid() == 0 else {}
 
 
-def save(folder: Path, item: Json, environment: t.Mapping[str, str]) -> Json:
-    """The role's report."""
-    report = folder / "report.json"
-    variables = {
-        "ansible_connection": "local",
-        "ansible_python_interpreter": "{{ ansible_playbook_python }}",
-        "checkpoint_items": [{"name": "database", **item}],
-        "checkpoint_event": {"event_id": "F020BA2E", "event_type": "Reboot"},
-        "checkpoint_run_id": "1",
-        "checkpoint_record_dir": str(folder / "records"),
-        "checkpoint_seconds": 60,
-        "report": str(report),
-    }
-    inventory = folder / "inventory.json"
-    inventory.write_text(json.dumps({"all": {"vars": variables, "hosts": {"host": {}}}}))
-    settings = {"ANSIBLE_COLLECTIONS_PATH": str(COLLECTIONS), "ANSIBLE_PIPELINING": "1"}
-    command = [str(Path(sys.executable).with_name("ansible-playbook")), "-i", str(inventory)]
-    played = subprocess.run(
-        [*command, str(HERE / "checkpoint.yml")],
-        env={**environment, **settings},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert played.returncode == 0, played.stdout + played.stderr
-    return t.cast(Json, json.loads(report.read_text()))
+def save(packages: Packages, kind: str, argv: t.Sequence[str], seconds: float = 60, user: str | None = None) -> str:
+    """What the checkpoint says when it is done."""
 
+    def run_with_libraries(
+        argv: t.Sequence[str],
+        seconds: float,
+        user: str | None = None,
+        environment: t.Mapping[str, str] | None = None,
+    ) -> Ran:
+        return run(argv, seconds, user, {**packages.environment, **(environment or {})})
 
-def not_saved(report: Json) -> str:
-    assert report["ready"] is False
-    reason: str = report["reason"]
-    assert reason.startswith("Checkpoint database failed: ")
-    return reason
+    tools = Tools(Patience(seconds), run_with_libraries)
+    return _checkpoints.load(kind)({"argv": list(argv), "become_user": user}, tools).do().message
 
 
 class Redis(t.NamedTuple):
@@ -88,8 +70,8 @@ class Redis(t.NamedTuple):
         )
         return asked.stdout.strip()
 
-    def save(self, folder: Path, **more: t.Any) -> Json:
-        return save(folder, {"kind": "redis", "argv": self.client, **more}, self.packages.environment)
+    def save(self, **more: t.Any) -> str:
+        return save(self.packages, "redis", self.client, **more)
 
 
 @pytest.fixture(scope="module")
@@ -113,34 +95,63 @@ def redis(redis_packages: Packages, processes: Processes, tmp_path: Path) -> Red
     return found
 
 
-def test_redis_is_saved(redis: Redis, tmp_path: Path) -> None:
-    assert redis.save(tmp_path)["ready"] is True
+def test_redis_is_saved(redis: Redis) -> None:
+    assert redis.save() == "Redis has saved"
     assert b"precious" in (redis.folder / "dump.rdb").read_bytes()
 
 
-def test_redis_that_cannot_write_is_said(redis: Redis, tmp_path: Path) -> None:
+def test_redis_is_saved_behind_a_save_that_is_under_way(redis: Redis) -> None:
+    """What is written after that one has begun is not in it."""
+    redis.ask("CONFIG", "SET", "rdb-key-save-delay", "5000000")
+    redis.ask("BGSAVE")
+    redis.ask("SET", "late", "data")
+    redis.ask("CONFIG", "SET", "rdb-key-save-delay", "0")
+    assert "rdb_bgsave_in_progress:1" in redis.ask("INFO", "persistence")
+    assert redis.save() == "Redis has saved"
+    assert b"late" in (redis.folder / "dump.rdb").read_bytes()
+
+
+def test_redis_is_saved_behind_a_rewrite_of_its_log(redis: Redis) -> None:
+    redis.ask("CONFIG", "SET", "appendonly", "yes")
+    wait_for("the first log", lambda: "aof_rewrite_in_progress:0" in redis.ask("INFO", "persistence"))
+    redis.ask("CONFIG", "SET", "rdb-key-save-delay", "5000000")
+    redis.ask("BGREWRITEAOF")
+    redis.ask("CONFIG", "SET", "rdb-key-save-delay", "0")
+    assert "aof_rewrite_in_progress:1" in redis.ask("INFO", "persistence")
+    assert not (redis.folder / "dump.rdb").exists()
+    assert redis.save() == "Redis has saved"
+    assert b"precious" in (redis.folder / "dump.rdb").read_bytes()
+
+
+def test_redis_that_cannot_write_is_said(redis: Redis) -> None:
     # A directory in the place of the file: not even root can write that.
     (redis.folder / "dump.rdb" / "taken").mkdir(parents=True)
-    assert "Redis could not save" in not_saved(redis.save(tmp_path))
+    with pytest.raises(EventsError, match="Redis could not save"):
+        redis.save()
 
 
-def test_redis_that_wants_a_password_says_so(redis: Redis, tmp_path: Path) -> None:
+def test_redis_that_wants_a_password_says_so(redis: Redis) -> None:
     redis.ask("CONFIG", "SET", "requirepass", "secret")
-    assert "NOAUTH" in not_saved(redis.save(tmp_path))
+    with pytest.raises(EventsError, match="NOAUTH"):
+        redis.save()
 
 
-def test_redis_that_is_down_is_said(redis: Redis, tmp_path: Path) -> None:
+def test_redis_that_is_down_is_said(redis: Redis) -> None:
     redis.process.terminate()
     redis.process.wait(20)
-    assert "Connection refused" in not_saved(redis.save(tmp_path))
+    with pytest.raises(EventsError, match="Connection refused"):
+        redis.save()
 
 
-def test_redis_that_hangs_costs_no_more_than_its_time(redis: Redis, tmp_path: Path) -> None:
+def test_redis_that_hangs_costs_no_more_than_its_time(redis: Redis) -> None:
     redis.process.send_signal(signal.SIGSTOP)
+    begin = time.monotonic()
     try:
-        assert "Timed out" in not_saved(redis.save(tmp_path, timeout=5))
+        with pytest.raises(Late, match="did not end within 5 s"):
+            redis.save(seconds=5)
     finally:
         redis.process.send_signal(signal.SIGCONT)
+    assert time.monotonic() - begin < 15
 
 
 class Postgres(t.NamedTuple):
@@ -164,8 +175,8 @@ class Postgres(t.NamedTuple):
         )
         return asked.stdout.strip()
 
-    def save(self, folder: Path, *, user: str = "postgres", **more: t.Any) -> Json:
-        return save(folder, {"kind": "postgresql", "argv": self.client(user), **more}, self.packages.environment)
+    def save(self, role: str = "postgres", **more: t.Any) -> str:
+        return save(self.packages, "postgresql", self.client(role), **more)
 
 
 @pytest.fixture(scope="module")
@@ -197,26 +208,46 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> t.Iterator[Postgres]:
         shutil.rmtree(folder)
 
 
-def test_postgresql_has_made_its_checkpoint(postgres: Postgres, tmp_path: Path) -> None:
+@pytest.mark.parametrize("user", [None, *(["nobody"] if UNPRIVILEGED else [])])
+def test_postgresql_has_made_its_checkpoint(postgres: Postgres, user: str | None) -> None:
     postgres.ask("CREATE TABLE IF NOT EXISTS orders AS SELECT generate_series(1, 1000)")
+    postgres.ask("INSERT INTO orders VALUES (1)")
     written = postgres.ask("SELECT pg_current_wal_insert_lsn()")
-    assert postgres.save(tmp_path)["ready"] is True
+    assert postgres.save(user=user) == "PostgreSQL has made a CHECKPOINT"
     assert postgres.ask(f"SELECT redo_lsn >= '{written}' FROM pg_control_checkpoint()") == "t"
 
 
-def test_postgresql_tells_a_role_that_may_not(postgres: Postgres, tmp_path: Path) -> None:
-    assert "pg_checkpoint" in not_saved(postgres.save(tmp_path, user="clerk"))
+def test_postgresql_tells_a_role_that_may_not(postgres: Postgres) -> None:
+    with pytest.raises(EventsError, match="pg_checkpoint"):
+        postgres.save(role="clerk")
 
 
-def test_postgresql_that_is_down_is_said(postgres: Postgres, tmp_path: Path) -> None:
+def test_postgresql_that_is_down_is_said(postgres: Postgres) -> None:
     nowhere = postgres._replace(port=free_ports(1)[0])
-    assert "Is the server running" in not_saved(nowhere.save(tmp_path))
+    with pytest.raises(Late, match=r"After 3 s still: PostgreSQL takes no connection: Is the server running"):
+        nowhere.save(seconds=3)
 
 
-def test_postgresql_that_does_not_get_it_done_costs_no_more_than_its_time(postgres: Postgres, tmp_path: Path) -> None:
+def test_postgresql_that_comes_back_in_time_is_waited_for(postgres: Postgres) -> None:
+    """Its socket is moved away for a moment, as if it restarted."""
+    file = postgres.folder / f".s.PGSQL.{postgres.port}"
+    away = file.with_name("away")
+    file.rename(away)
+    back = threading.Timer(2, away.rename, [file])
+    back.start()
+    try:
+        assert postgres.save() == "PostgreSQL has made a CHECKPOINT"
+    finally:
+        back.join()
+
+
+def test_postgresql_that_does_not_get_it_done_costs_no_more_than_its_time(postgres: Postgres) -> None:
     worker = int(postgres.ask("SELECT pid FROM pg_stat_activity WHERE backend_type = 'checkpointer'"))
     os.kill(worker, signal.SIGSTOP)
+    begin = time.monotonic()
     try:
-        assert "Timed out" in not_saved(postgres.save(tmp_path, timeout=5))
+        with pytest.raises(Late, match="did not end within 5 s"):
+            postgres.save(seconds=5)
     finally:
         os.kill(worker, signal.SIGCONT)
+    assert time.monotonic() - begin < 15

@@ -5,7 +5,11 @@ from __future__ import annotations
 
 import http.client
 import http.server
+import json
+import os
 import socket
+import subprocess
+import sys
 import threading
 import typing as t
 from pathlib import Path
@@ -21,8 +25,9 @@ from ansible_collections.graceful.azure.tests.services.conftest import (
     unpacked,
     wait_for,
 )
-from ansible_collections.graceful.azure.tests.services.role import judge, play
+from ansible_collections.graceful.azure.tests.services.role import COLLECTIONS
 
+Json = dict[str, t.Any]
 CONFIGURATION = """
 global
     stats socket {folder}/admin.sock level admin
@@ -131,36 +136,43 @@ def test_what_cannot_be_is_said(balancer: Balancer, server: str, socket_name: st
         balancer.server(server, address=str(balancer.folder / socket_name)).bring("drain")
 
 
-def test_the_role_takes_the_host_out_of_every_balancer_and_puts_it_back_where_it_was_in(
-    balancer: Balancer, tmp_path: Path
-) -> None:
-    balancer.server("web2").bring("maint")
-    unix, tcp = str(balancer.folder / "admin.sock"), f"127.0.0.1:{balancer.admin}"
-    sockets = [{"host": "balancer1", "socket": unix}, {"host": "balancer2", "socket": tcp}]
-    step = {"name": "balancers", "kind": "haproxy", "backend": "web", "server": "web1", "sockets": sockets}
-    done, _again, undone = judge(play(tmp_path, step, others=("balancer1", "balancer2")))
-    assert done == "web/web1 is in state maint with 0 sessions"
-    assert undone == "web/web1 is in state ready with 0 sessions"
-    assert balancer.server().look().state == "ready"
-    assert balancer.server("web2").look().state == "maint"
+def module(balancer: Balancer, state: str, check: bool = False, socket: str = "", timeout: int = 20) -> Json:
+    """What the module returns, as Ansible runs it."""
+    address = socket or str(balancer.folder / "admin.sock")
+    options = {"socket": address, "backend": "web", "server": "web1", "state": state, "timeout": timeout}
+    program = str(Path(sys.executable).with_name("ansible"))
+    command = [program, "localhost", "-m", "graceful.azure.haproxy_server", "-a", json.dumps(options)]
+    settings = {"ANSIBLE_COLLECTIONS_PATH": str(COLLECTIONS), "ANSIBLE_LOCALHOST_WARNING": "0", "ANSIBLE_NOCOLOR": "1"}
+    ran = subprocess.run(
+        [*command, *(["--check"] if check else []), "-e", "ansible_python_interpreter=" + sys.executable],
+        env={**os.environ, **settings},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    how, arrow, result = ran.stdout.partition("=> ")
+    assert arrow, ran.stdout + ran.stderr
+    return {"failed": "FAILED" in how, **json.loads(result)}
 
 
-def test_a_server_that_was_out_before_stays_out(balancer: Balancer, tmp_path: Path) -> None:
-    balancer.server().bring("maint")
-    sockets = [{"host": "balancer1", "socket": str(balancer.folder / "admin.sock")}]
-    step = {"name": "balancers", "kind": "haproxy", "backend": "web", "server": "web1", "sockets": sockets}
-    judge(play(tmp_path, step, others=("balancer1",)))
-    assert balancer.server().look().state == "maint"
+def test_the_module_takes_a_server_out_and_puts_it_back(balancer: Balancer) -> None:
+    looked = module(balancer, "maint", check=True)
+    assert (looked["changed"], looked["before"]) == (True, {"in_service": True, "state": "ready"})
+    assert balancer.server().look().state == "ready", "check mode only looks"
+    done = module(balancer, "maint")
+    assert (done["changed"], done["msg"]) == (True, "web/web1 is in state maint with 0 sessions")
+    again = module(balancer, "maint", socket=f"127.0.0.1:{balancer.admin}")
+    assert (again["changed"], again["before"]) == (False, {"in_service": False, "state": "maint"})
+    assert module(balancer, "ready")["msg"] == "web/web1 is in state ready with 0 sessions"
+    assert balancer.server("web2").look().state == "ready"
 
 
-def test_sessions_that_do_not_end_make_the_host_late(balancer: Balancer, tmp_path: Path) -> None:
+def test_sessions_that_do_not_end_make_the_module_late(balancer: Balancer) -> None:
     sessions = connections_to(balancer, "web1")
-    sockets = [{"host": "balancer1", "socket": str(balancer.folder / "admin.sock")}]
-    step = {"name": "balancers", "kind": "haproxy", "backend": "web", "server": "web1", "sockets": sockets}
-    (report,) = play(tmp_path, {**step, "timeout": 20}, turns=1, others=("balancer1",))
+    result = module(balancer, "maint", timeout=3)
     for session in sessions:
         session.close()
-    assert not report["ready"]
-    assert report["steps"][0]["status"] == "late"
-    assert "with 1 session" in report["reason"]
+    assert (result["failed"], result["late"]) == (True, True)
+    assert "with 1 session" in result["msg"]
     assert balancer.server().look().state == "drain"

@@ -4,17 +4,17 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import typing as t
 from pathlib import Path
 
 import pytest
+from ansible_collections.graceful.azure.plugins.module_utils._drains.pacemaker import Node
 from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
-from ansible_collections.graceful.azure.plugins.module_utils._pacemaker import Node, Ran
+from ansible_collections.graceful.azure.plugins.module_utils._kind import Ran
 from ansible_collections.graceful.azure.plugins.module_utils._patience import Late, Patience
+from ansible_collections.graceful.azure.plugins.module_utils._run import run as real_run
 from ansible_collections.graceful.azure.tests.services.conftest import Packages, unpacked
-from ansible_collections.graceful.azure.tests.services.role import judge, play
+from ansible_collections.graceful.azure.tests.services.kinds import drain_and_undo
 
 LIBRARIES = (
     "libcib27 libcrmcommon34 libcrmservice28 libcrmcluster29 liblrmd28 libpacemaker1 libpe-rules26 libpe-status28 "
@@ -67,10 +67,16 @@ class Cluster:
         assert done.code == 0, done.err
         self._next.replace(self._file)
 
-    def run(self, command: t.Sequence[str], seconds: float) -> Ran:
-        if command[0] == "crm_mon" and self.moves:
+    def run(
+        self,
+        argv: t.Sequence[str],
+        seconds: float,
+        user: str | None = None,
+        environment: t.Mapping[str, str] | None = None,
+    ) -> Ran:
+        if argv[0] == "crm_mon" and self.moves:
             self.settle()
-        return self._tool(*command)
+        return self._tool(*argv)
 
     def node(self, name: str, seconds: float = 30) -> Node:
         return Node(self.run, Patience(seconds), name)
@@ -81,14 +87,7 @@ class Cluster:
         return {**self._packages.environment, "CIB_file": str(self._file), "PCMK_schema_directory": schemas}
 
     def _tool(self, name: str, *arguments: str) -> Ran:
-        done = subprocess.run(
-            [self._packages.program(f"usr/sbin/{name}"), *arguments],
-            env=self.variables,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        return Ran(done.returncode, done.stdout, done.stderr)
+        return real_run([self._packages.program(f"usr/sbin/{name}"), *arguments], 60, environment=self.variables)
 
 
 @pytest.fixture
@@ -115,14 +114,12 @@ def test_resources_that_do_not_move_in_time_are_late(cluster: Cluster) -> None:
 def test_a_node_that_is_not_in_the_cluster_is_said(cluster: Cluster) -> None:
     with pytest.raises(EventsError, match="crm_attribute failed"):
         cluster.node("nobody", seconds=5).bring(True)
-    with pytest.raises(EventsError, match="has no node nobody; its nodes are: db1, db2"):
+    with pytest.raises(EventsError, match="has no node nobody; its nodes are: db1 and db2"):
         cluster.node("nobody").look()
 
 
-def test_the_role_sets_standby_and_takes_it_back(packages: Packages, cluster: Cluster, tmp_path: Path) -> None:
-    """Without daemons no resource moves by itself: the node has none, as db2 has at the beginning."""
-    step = {"name": "node", "kind": "pacemaker", "node": "db2"}
-    path = f"{packages.program('usr/sbin')}:{os.environ['PATH']}"
-    done, _again, undone = judge(play(tmp_path, step, {**cluster.variables, "PATH": path}))
-    assert done == "db2 is standby with 0 resources"
-    assert undone == "db2 is active with 0 resources"
+def test_the_step_sets_standby_and_takes_it_back(cluster: Cluster) -> None:
+    drained = drain_and_undo("pacemaker", cluster.run, node="db1")
+    assert drained.look == (False, "db1 is active with 2 resources", {"in_service": True})
+    assert drained.done == "db1 is standby with 0 resources"
+    assert drained.undone.startswith("db1 is active")

@@ -12,9 +12,10 @@ import typing as t
 from pathlib import Path
 
 import pytest
+from ansible_collections.graceful.azure.plugins.module_utils._drains.patroni import Api, Cluster
 from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
 from ansible_collections.graceful.azure.plugins.module_utils._patience import Patience
-from ansible_collections.graceful.azure.plugins.module_utils._patroni import Api, Cluster
+from ansible_collections.graceful.azure.plugins.module_utils._peer import Login
 from ansible_collections.graceful.azure.tests.services.conftest import (
     Packages,
     Processes,
@@ -22,12 +23,12 @@ from ansible_collections.graceful.azure.tests.services.conftest import (
     unpacked,
     wait_for,
 )
-from ansible_collections.graceful.azure.tests.services.role import judge, play
+from ansible_collections.graceful.azure.tests.services.kinds import drain_and_undo
 
 SYSTEM_PYTHON = "/usr/bin/python3"
 POSTGRESQL = "15"
 PYTHON_PACKAGES = "pysyncobj psycopg2 click dateutil prettytable psutil urllib3 yaml six wcwidth cdiff pkg-resources"
-CREDENTIALS = ("operator", "s3cret")
+CREDENTIALS = Login("operator", "s3cret")
 # PostgreSQL does not run as root.
 UNPRIVILEGED = {"user": "nobody", "group": "nogroup", "extra_groups": []} if os.geteuid() == 0 else {}
 
@@ -59,7 +60,7 @@ def environment(packages: Packages) -> dict[str, str]:
 class Database(t.NamedTuple):
     urls: list[str]
 
-    def cluster(self, number: int, seconds: float = 90, credentials: tuple[str, str] | None = CREDENTIALS) -> Cluster:
+    def cluster(self, number: int, seconds: float = 90, credentials: Login | None = CREDENTIALS) -> Cluster:
         return Cluster(Api(self.urls[number], credentials), Patience(seconds))
 
     def has_two_members(self) -> bool:
@@ -113,7 +114,7 @@ def configuration(
         "restapi": {
             "listen": f"127.0.0.1:{apis[number]}",
             "connect_address": f"127.0.0.1:{apis[number]}",
-            "authentication": {"username": CREDENTIALS[0], "password": CREDENTIALS[1]},
+            "authentication": CREDENTIALS._asdict(),
         },
         "raft": {
             "data_dir": str(own / "raft"),
@@ -164,17 +165,16 @@ def test_a_follower_is_left_alone(database: Database) -> None:
     ids=["without a password", "to a member that is not there"],
 )
 def test_what_patroni_refuses_is_said(
-    database: Database, credentials: tuple[str, str] | None, candidate: str | None, words: str
+    database: Database, credentials: Login | None, candidate: str | None, words: str
 ) -> None:
     with pytest.raises(EventsError, match=words):
         database.cluster(0, credentials=credentials).give_up_leadership(candidate)
     assert database.cluster(0).look()[0].leads
 
 
-def test_the_role_switches_over_and_sees_the_host_back(database: Database, tmp_path: Path) -> None:
-    step = {"name": "database", "kind": "patroni", "url": database.urls[0]}
-    step |= {"username": CREDENTIALS[0], "password": CREDENTIALS[1]}
-    done, _again, undone = judge(play(tmp_path, step))
-    assert done.endswith("leads")
-    assert "running" in undone
+def test_the_step_switches_over_and_sees_the_host_back(database: Database) -> None:
+    drained = drain_and_undo("patroni", url=database.urls[0], **CREDENTIALS._asdict())
+    assert drained.look.before["role"] == "leader"
+    assert drained.done.endswith("leads")
+    assert "running" in drained.undone
     assert not database.cluster(0).look()[0].leads

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Emulates Azure's Scheduled Events, and as much of the instance metadata as their clients ask for.
 
-One file, standard library only. `serve` plays the metadata service for a fleet of VMs; the other commands
-steer a running one through its control API. Nothing here knows the clients it is there to test.
+One file, standard library only. `serve` is the metadata service of a fleet of VMs; the other commands control a running
+one through its control API. It shares no code with the clients that are tested with it.
 """
 
 from __future__ import annotations
@@ -46,10 +46,17 @@ Json = Dict[str, Any]
 # --- what the service knows -------------------------------------------------------------------------------------
 
 PREVIEW = "2017-03-01"
-NEWEST = "2020-07-01"
-EVENT_VERSIONS = (PREVIEW, "2017-08-01", "2017-11-01", "2019-01-01", "2019-04-01", "2019-08-01", NEWEST)
-FIELD_SINCE = {"Description": "2019-04-01", "EventSource": "2019-08-01", "DurationInSeconds": NEWEST}
-TYPE_SINCE = {"Freeze": "", "Reboot": "", "Redeploy": "", "Preempt": "2017-11-01", "Terminate": "2019-01-01"}
+NEWEST = "2024-07-09"
+EVENT_VERSIONS = (
+    PREVIEW, "2017-08-01", "2017-11-01", "2019-01-01", "2019-04-01", "2019-08-01", "2020-07-01", NEWEST,
+)  # fmt: skip
+FIELD_SINCE = {"Description": "2019-04-01", "EventSource": "2019-08-01", "DurationInSeconds": "2020-07-01"}
+# Announces nothing that happens to the VM: it never starts, and leaves the document at its NotBefore.
+RECOMMENDATION = "SpotRebalanceRecommendation"
+TYPE_SINCE = {
+    "Freeze": "", "Reboot": "", "Redeploy": "", "Preempt": "2017-11-01", "Terminate": "2019-01-01",
+    RECOMMENDATION: NEWEST,
+}  # fmt: skip
 LEAST_NOTICE = {"Freeze": 900.0, "Reboot": 900.0, "Redeploy": 600.0, "Preempt": 30.0, "Terminate": 300.0}
 
 INSTANCE_VERSIONS = (
@@ -66,7 +73,7 @@ COMPUTE_SINCE = {
     "priority": "2020-12-01",
 }  # fmt: skip
 
-STATUS_FAULTS = ("400", "404", "405", "410", "429", "500", "503")
+STATUS_FAULTS = ("400", "401", "403", "404", "405", "410", "429", "500", "503")
 POST_FAULTS = ("vanish", "silent_post", "lost_post")
 # `seconds` is how long these are silent; with the others, how long the fault is in force
 SILENT_FAULTS = ("stall", "silent_post", "lost_post")
@@ -74,17 +81,30 @@ FAULT_KINDS = (
     "refuse", "reset", "stall", "drip", *STATUS_FAULTS, "redirect", "html", "empty", "truncated", "oversized", "bom",
     "body", "document", "no_date", *POST_FAULTS,
 )  # fmt: skip
-FAULT_OPTIONS = (
-    "kind", "vm", "method", "path", "count", "skip", "seconds", "interval", "retry_after", "location", "cut", "body",
-    "status", "document", "EventId",
-)  # fmt: skip
+FAULT_HELP = {
+    "vm": "only requests of this VM",
+    "method": "only GET or only POST",
+    "path": "only scheduledevents or only instance",
+    "count": "the fault ends after so many requests",
+    "skip": "so many requests pass before it begins",
+    "seconds": "how long it is in force; with stall, silent_post and lost_post how long it is silent",
+    "interval": "drip: seconds between two bytes",
+    "retry_after": "a status: the value of its header Retry-After",
+    "location": "redirect: where to",
+    "cut": "truncated: json for half a document in a complete answer",
+    "body": "body: the text that is sent",
+    "status": "body and document: the status",
+    "document": "document: the JSON that is sent",
+    "EventId": "vanish: the event that leaves before the next approval is handled",
+}
+FAULT_OPTIONS = ("kind", *FAULT_HELP)
 MORE = "For more information refer to aka.ms/azureimds"
 JOURNAL_KEPT = 100_000
 BODY_LIMIT = 1 << 20
 
 
 class Refusal(Exception):
-    """What somebody asked for makes no sense; the message says what would."""
+    """What was asked for is not possible; the message says what is."""
 
 
 def known_keys(what: str, given: Any, allowed: tuple[str, ...]) -> Json:
@@ -351,19 +371,32 @@ class Settings:
     rate_limit: int = 0
     unknown_id: int = 400
     etag: bool = False
+    newest_version: str = NEWEST
     on_start: list[str] = field(default_factory=list)
 
 
-PUBLISH_FIELDS = (
-    "EventType", "Resources", "scope", "notice", "DurationInSeconds", "Description", "EventSource", "EventId",
-    "EventStatus", "started_for", "start_delay", "cancel_after", "raw", "foreign",
-)  # fmt: skip
+# What --set and the control API take, beside EventType and Resources.
+PUBLISH_HELP = {
+    "scope": "the scope that sees the event, if the VMs do not tell it",
+    "notice": "seconds until NotBefore; without it the least that Azure gives for the type",
+    "DurationInSeconds": "of the interruption; -1 if unknown, which is the default",
+    "Description": "any text",
+    "EventSource": "Platform (default) or User",
+    "EventId": "a GUID unless given",
+    "EventStatus": "Scheduled (default), or Started for an event without notice",
+    "started_for": "seconds from Started until the event is completed; without it, complete it yourself",
+    "start_delay": "seconds from the approval until the event starts",
+    "cancel_after": "seconds after which the event is cancelled if it has not started",
+    "raw": 'an object laid over the event as it is shown; {"__absent__": true} removes a field',
+    "foreign": "true to allow VMs and event types that the emulator does not know",
+}
+PUBLISH_FIELDS = ("EventType", "Resources", *PUBLISH_HELP)
 
-WORDS = {"first": slice(0, 1), "last": slice(-1, None), "first two": slice(0, 2), "all": slice(None)}
+VM_CHOICES = {"first": slice(0, 1), "last": slice(-1, None), "first two": slice(0, 2), "all": slice(None)}
 
 
 class Fabric:
-    """Azure's side of the story: the scopes' documents, how events live, and who approved them."""
+    """Azure's side: the documents of the scopes, the course of the events, and who approved them."""
 
     def __init__(self, vms: list[Vm], settings: Settings, journal: Journal) -> None:
         self.vms = {vm.name: vm for vm in vms}
@@ -412,28 +445,31 @@ class Fabric:
                 raise Refusal(f"there already is an event {event.event_id}")
             self.scopes[event.scope].events.append(event)
             self._changed(event, "published", by)
+            at_not_before = partial(self._start, event, "notbefore")
+            if event.event_type == RECOMMENDATION:
+                at_not_before = partial(self._leave, event, "cancelled", "notbefore")
             if event.starts_at_once:
                 self._start(event, by)
             else:
-                self.clock.later(event.not_before - time.time() + 0.001, partial(self._start, event, "notbefore"))
+                self.clock.later(event.not_before - time.time() + 0.001, at_not_before)
             if event.cancel_after is not None:
                 leave = partial(self._leave, event, "cancelled", "cancel_after", only="Scheduled")
                 self.clock.later(event.cancel_after, leave)
         return event.event_id
 
     def _resources(self, spec: Json, foreign: bool) -> tuple[str, list[str]]:
-        """The scope and the names, from a list of names or from words that fit any fleet."""
+        """The scope and the names, from a list of names or from a choice that fits any fleet."""
         wanted, scope = spec.get("Resources"), spec.get("scope")
         if scope is not None and scope not in self.scopes:
             raise Refusal(f"scope {scope!r} is not known (allowed: {', '.join(self.scopes)})")
-        if isinstance(wanted, str) and wanted in WORDS:
+        if isinstance(wanted, str) and wanted in VM_CHOICES:
             for name in [scope] if scope else self.scopes:
                 members = [vm.name for vm in self.vms.values() if vm.scope == name]
                 if wanted != "first two" or len(members) > 1:
-                    return name, members[WORDS[wanted]]
+                    return name, members[VM_CHOICES[wanted]]
             raise Refusal("Resources 'first two' needs two VMs in one scope")
         if not isinstance(wanted, list) or not all(isinstance(name, str) for name in wanted):
-            raise Refusal(f"Resources must be a list of VM names, or one of: {', '.join(WORDS)}; not {wanted!r}")
+            raise Refusal(f"Resources must be a list of VM names, or one of: {', '.join(VM_CHOICES)}; not {wanted!r}")
         unknown = [name for name in wanted if name not in self.vms]
         if unknown and not foreign:
             known = ", ".join(self.vms)
@@ -473,6 +509,7 @@ class Fabric:
             if event in events and only in (None, event.status):
                 events.remove(event)
                 self._changed(event, what, by)
+                self._start_terminates(event.scope, by)
 
     def _run_hook(self, event: Event) -> None:
         fields = {
@@ -526,11 +563,28 @@ class Fabric:
                 if event is not None and event.status == "Scheduled" and not event.approved:
                     event.approved = True
                     self._note(event, "approved", vm.name)
-                    if event.start_delay:
-                        self.clock.later(event.start_delay, partial(self._start, event, vm.name))
-                    else:
-                        self._start(event, vm.name)
+                    if event.event_type == "Terminate":
+                        self._start_terminates(event.scope, vm.name)
+                    elif event.event_type != RECOMMENDATION:
+                        self._start_approved(event, vm.name)
             return self.settings.unknown_id if None in events else 200
+
+    def _start_approved(self, event: Event, by: str) -> None:
+        """Azure may take its time: others on the same hardware may have to approve as well."""
+        if event.start_delay:
+            self.clock.later(event.start_delay, partial(self._start, event, by))
+        else:
+            self._start(event, by)
+
+    def _start_terminates(self, scope: str, by: str) -> None:
+        """An approved Terminate waits for the others of the scope with the same NotBefore, give or take a second."""
+        pending = [
+            one for one in self.scopes[scope].events if (one.event_type, one.status) == ("Terminate", "Scheduled")
+        ]
+        for event in pending:
+            together = [one for one in pending if abs(one.not_before - event.not_before) <= 1]
+            if all(one.approved for one in together):
+                self._start_approved(event, by)
 
     def document(self, scope: str, version: str) -> Json:
         with self.lock:
@@ -592,7 +646,7 @@ class Faults:
         seconds_of(spec, "interval")
         whole_number(spec, "status", 200)
         if kind == "refuse" and (method or path or count or skip):
-            raise Refusal("refuse closes the door for everything: it takes vm and seconds only")
+            raise Refusal("refuse is for every connection: it takes vm and seconds only")
         if kind == "vanish" and self.fabric.find(spec.get("EventId")) is None:
             raise Refusal(f"vanish needs the EventId of an event that is there, not {spec.get('EventId')!r}")
         if kind == "document" and "document" not in spec:
@@ -632,7 +686,7 @@ class Faults:
                 self.changed()
 
     def take(self, vm: str | None, method: str, topic: str) -> Fault | None:
-        """The fault that befalls this request, if any; counts it."""
+        """The fault for this request, if any; counts it."""
         with self.lock:
             for fault in self.in_force:
                 if not fault.matches(vm, method, topic):
@@ -733,16 +787,22 @@ class Service:
             return bad_request(f"Query parameter {repeated} is given more than once")
         version = dict(request.pairs).get("api-version", "")
         versions = EVENT_VERSIONS if request.topic == "scheduledevents" else INSTANCE_VERSIONS
+        if request.topic == "scheduledevents" and version in versions and version > self.fabric.settings.newest_version:
+            return as_json(404, {"error": "Not found."})
         if version not in versions:
             what = "is invalid or was not" if version else "was not"
             answer = f"Bad request. api-version {what} specified in the request. {MORE}"
-            return as_json(400, {"error": answer, "newest-versions": versions[:-4:-1]})
+            return as_json(400, {"error": answer, "newest-versions": self._newest(request.topic, versions)})
         if request.topic == "instance":
             return self._instance(request, request.vm.instance(version))
         self.fabric.enable(request.vm.scope)
         if request.method == "POST":
             return self._approve(request, request.vm, version)
         return self._events(request, request.vm, version)
+
+    def _newest(self, topic: str, versions: tuple[str, ...]) -> list[str]:
+        most = self.fabric.settings.newest_version if topic == "scheduledevents" else versions[-1]
+        return [version for version in reversed(versions) if version <= most][:3]
 
     def _too_many(self, vm: str) -> bool:
         limit, now = self.fabric.settings.rate_limit, time.monotonic()
@@ -803,7 +863,7 @@ class Service:
         return Answer(200, str(node).encode(), content_type="text/plain; charset=utf-8")
 
 
-def spoiled(fault: Fault, request: Request, real: Callable[[], Answer]) -> Answer:
+def faulty_answer(fault: Fault, request: Request, real: Callable[[], Answer]) -> Answer:
     """What the client gets instead of, or made of, the real answer."""
     kind, options = fault.kind, fault.options
     if kind in STATUS_FAULTS:
@@ -831,11 +891,11 @@ def spoiled(fault: Fault, request: Request, real: Callable[[], Answer]) -> Answe
     return answer
 
 
-# --- doors: the listening sockets -------------------------------------------------------------------------------
+# --- the listening sockets --------------------------------------------------------------------------------------
 
 
-class Door(socketserver.ThreadingTCPServer):
-    """One listening socket, of one VM or (by address) of all. A closed door keeps its port, bound but not listening."""
+class Listener(socketserver.ThreadingTCPServer):
+    """A socket of one VM or (by address) of all. When closed it keeps its port, bound but not listening."""
 
     daemon_threads = True
     allow_reuse_address = True
@@ -849,7 +909,7 @@ class Door(socketserver.ThreadingTCPServer):
         self.by_address = {ipaddress.ip_address(vm.address): vm for vm in vms} if by_address else None
         self.emulator = emulator
         self.is_open = False
-        self.inside: dict[socket.socket, str | None] = {}
+        self.connections: dict[socket.socket, str | None] = {}
         self.abrupt: set[socket.socket] = set()
         super().__init__(address, handler, bind_and_activate=False)
         self.server_bind()
@@ -877,14 +937,14 @@ class Door(socketserver.ThreadingTCPServer):
         self.server_bind()
         self.is_open = False
 
-    def admit(self) -> None:
+    def accept_one(self) -> None:
         try:
             connection, source = self.socket.accept()
         except OSError:
             return
         connection.setblocking(True)
         vm = self.vm_of(source[0])
-        self.inside[connection] = vm.name if vm else None
+        self.connections[connection] = vm.name if vm else None
         if vm and self.emulator.faults.refuses(vm.name):
             self.abort(connection)
             self.shutdown_request(connection)
@@ -896,14 +956,14 @@ class Door(socketserver.ThreadingTCPServer):
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.abrupt.add(connection)
 
-    def throw_out(self, vm: str) -> None:
-        for connection, owner in list(self.inside.items()):
+    def disconnect(self, vm: str) -> None:
+        for connection, owner in list(self.connections.items()):
             if owner == vm:
                 with contextlib.suppress(OSError):
                     connection.shutdown(socket.SHUT_RDWR)
 
     def shutdown_request(self, request: Any) -> None:
-        self.inside.pop(request, None)
+        self.connections.pop(request, None)
         if request in self.abrupt:
             self.abrupt.discard(request)
             self.close_request(request)
@@ -921,7 +981,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
-    server: Door
+    server: Listener
     numbers = itertools.count(1)
 
     def setup(self) -> None:
@@ -1012,7 +1072,7 @@ class VmHandler(Handler):
         if fault and kind == "vanish":
             fabric.vanish(fault.options["EventId"])
         if fault:
-            answer = spoiled(fault, request, lambda: emulator.service.answer(request))
+            answer = faulty_answer(fault, request, lambda: emulator.service.answer(request))
         else:
             answer = emulator.service.answer(request)
         note(None if kind == "silent_post" else answer.status)
@@ -1032,18 +1092,18 @@ class VmHandler(Handler):
 
 
 class ControlHandler(Handler):
-    """The tester's side: JSON in, JSON out."""
+    """The control API: JSON in, JSON out."""
 
     def respond(self, body: bytes) -> None:
         try:
-            answer = self.obey(body)
+            answer = self.execute(body)
         except Refusal as refusal:
             answer = as_json(400, {"error": str(refusal)})
         self.send(answer)
         if self.path == "/stop" and answer.status == 200:
             self.server.emulator.stopping.put(None)
 
-    def obey(self, body: bytes) -> Answer:
+    def execute(self, body: bytes) -> Answer:
         emulator = self.server.emulator
         fabric = emulator.fabric
         parts = urlsplit(self.path)
@@ -1086,6 +1146,10 @@ def typical(kind: str, source: str, description: str, **more: Any) -> Json:
     return {"at": 0, "action": "publish", "event": {**event, **more}}
 
 
+def recommendation(at: float, vms: str, **more: Any) -> Json:
+    return {**typical(RECOMMENDATION, "Platform", "The VM may be evicted soon.", Resources=vms, **more), "at": at}
+
+
 SCENARIOS: dict[str, Json] = {
     "live_migration": {
         "description": "Freeze of 5 s: 15 min Scheduled, 5 min Started.",
@@ -1122,9 +1186,20 @@ SCENARIOS: dict[str, Json] = {
             {"at": 480, "action": "cancel"},
         ],
     },
+    "scale_in": {
+        "description": "Terminate of two instances with one NotBefore: neither proceeds until both are approved.",
+        "steps": [
+            typical("Terminate", "User", "The scale set removes this instance.", started_for=60),
+            typical("Terminate", "User", "The scale set removes this instance.", Resources="last", started_for=60),
+        ],
+    },
     "hardware_failure": {
         "description": "Redeploy that is Started at once, without notice: 10 min Started.",
         "steps": [typical("Redeploy", "Platform", "The host has failed.", EventStatus="Started", started_for=600)],
+    },
+    "hardware_failure_reboot": {
+        "description": "Reboot that is Started at once, without notice: 10 min Started.",
+        "steps": [typical("Reboot", "Platform", "The host has failed.", EventStatus="Started", started_for=600)],
     },
     "predicted_failure": {
         "description": "Redeploy off failing hardware with 7 days' notice: 10 min Started.",
@@ -1139,6 +1214,17 @@ SCENARIOS: dict[str, Json] = {
         "steps": [
             typical("Reboot", "User", "A user restarts the virtual machine.", started_for=600),
             typical("Freeze", "Platform", "The host is updated.", Resources="last", started_for=600),
+        ],
+    },
+    "spot_rebalance": {
+        "description": "Recommendations for Spot VMs: three come to nothing, one is followed by a Preempt after 5 min.",
+        "steps": [
+            recommendation(0, "first", cancel_after=240),
+            recommendation(0, "last", cancel_after=600),
+            {**recommendation(600, "first"), "label": "followed"},
+            recommendation(720, "last", cancel_after=300),
+            {"at": 900, "action": "cancel", "label": "followed"},
+            {**typical("Preempt", "Platform", "Spot capacity is needed elsewhere.", started_for=60), "at": 900},
         ],
     },
 }  # fmt: skip
@@ -1241,62 +1327,64 @@ class Emulator:
             raise Refusal(f"--on-start: there is no command {hook[0]!r}")
         settings = Settings(
             args.notice_scale, args.first_call_delay, args.disable_after, args.rate_limit, args.unknown_id, args.etag,
-            hook,
+            args.newest_version, hook,
         )  # fmt: skip
         scenario = load_scenario(args.scenario) if args.scenario else None
         self.fabric = Fabric(vms, settings, Journal(args.journal))
         self.faults = Faults(self.fabric)
         self.play = Play(self, scenario) if scenario else None
         self.service = Service(self.fabric)
-        self.doors = self._vm_doors(vms, args)
-        self.control = self._door((args.control_bind, args.control_port), ControlHandler, [])
+        self.listeners = self._vm_listeners(vms, args)
+        self.control = self._listener((args.control_bind, args.control_port), ControlHandler, [])
         self.fabric.control_url = self.control.url
-        self.faults.changed = self._mind_the_doors
+        self.faults.changed = self._update_listeners
 
-    def _door(self, address: tuple[str, int], handler: type[Handler], vms: list[Vm], by_address: bool = False) -> Door:
+    def _listener(
+        self, address: tuple[str, int], handler: type[Handler], vms: list[Vm], by_address: bool = False
+    ) -> Listener:
         try:
-            return Door(address, handler, vms, by_address, self)
+            return Listener(address, handler, vms, by_address, self)
         except (OSError, OverflowError) as error:
             raise Refusal(f"cannot listen on {address[0]} port {address[1]}: {error}") from None
 
-    def _vm_doors(self, vms: list[Vm], args: argparse.Namespace) -> list[Door]:
+    def _vm_listeners(self, vms: list[Vm], args: argparse.Namespace) -> list[Listener]:
         if args.by_address:
             for vm in vms:
                 if not vm.address:
                     raise Refusal(f"--by-address: VM {vm.name!r} has no address")
             if len({ipaddress.ip_address(vm.address) for vm in vms}) < len(vms):
                 raise Refusal("--by-address: two VMs have the same address")
-            doors = [self._door((args.bind, args.port), VmHandler, vms, by_address=True)]
+            listeners = [self._listener((args.bind, args.port), VmHandler, vms, by_address=True)]
         else:
             ports = [vm.port or (args.port_base + number if args.port_base else 0) for number, vm in enumerate(vms)]
-            doors = [self._door((args.bind, port), VmHandler, [vm]) for vm, port in zip(vms, ports)]
-        for door in doors:
-            for vm in door.vms:
-                vm.endpoint = door.url
-        return doors
+            listeners = [self._listener((args.bind, port), VmHandler, [vm]) for vm, port in zip(vms, ports)]
+        for listener in listeners:
+            for vm in listener.vms:
+                vm.endpoint = listener.url
+        return listeners
 
-    def _mind_the_doors(self) -> None:
-        """Closes and opens doors as the refusals in force demand."""
-        for door in self.doors:
-            closed = self.faults.refuses(None if door.by_address is not None else door.vms[0].name)
-            if closed == door.is_open:
-                (door.close if closed else door.open)()
-            for vm in door.vms:
+    def _update_listeners(self) -> None:
+        """Closes and opens listeners as the refusals in force demand."""
+        for listener in self.listeners:
+            closed = self.faults.refuses(None if listener.by_address is not None else listener.vms[0].name)
+            if closed == listener.is_open:
+                (listener.close if closed else listener.open)()
+            for vm in listener.vms:
                 if self.faults.refuses(vm.name):
-                    door.throw_out(vm.name)
+                    listener.disconnect(vm.name)
 
-    def _admit_all(self) -> None:
+    def _accept_all(self) -> None:
         while True:
             for key, _events in self.selector.select():
-                key.data.admit()
+                key.data.accept_one()
 
     def run(self, ready_file: str | None) -> int:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self.stopping.put(None))
         self.fabric.clock.start()
-        for door in [*self.doors, self.control]:
-            door.open()
-        threading.Thread(target=self._admit_all, daemon=True).start()
+        for listener in [*self.listeners, self.control]:
+            listener.open()
+        threading.Thread(target=self._accept_all, daemon=True).start()
         if self.play:
             self.play.begin()
         ready = json.dumps(
@@ -1328,6 +1416,9 @@ class Emulator:
 # --- command line -----------------------------------------------------------------------------------------------
 
 
+RAW = argparse.RawDescriptionHelpFormatter
+
+
 class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: {message}\n")
@@ -1344,6 +1435,18 @@ def number_above(least: float, kind: Callable[[str], Any] = float) -> Callable[[
         return value
 
     return convert
+
+
+def settable(keys: dict[str, str]) -> Parser:
+    """The option --set, with its keys in the help."""
+    width = max(map(len, keys))
+    table = "\n".join(f"{key:<{width}}  {meaning}" for key, meaning in keys.items())
+    parser = Parser(add_help=False)
+    group = parser.add_argument_group("keys of --set", table)
+    group.add_argument(
+        "--set", metavar="KEY=VALUE", action="append", default=[], help="VALUE is JSON, or else text; may be repeated"
+    )
+    return parser
 
 
 def parse_args(argv: list[str]) -> argparse.Namespace:
@@ -1376,28 +1479,37 @@ def parse_args(argv: list[str]) -> argparse.Namespace:
     )
     serve.add_argument("--on-start", metavar="CMD", help="run when an event starts; its fields are in AZURE_EVENT_*")
     serve.add_argument("--unknown-id", type=number_above(200, int), default=400, help="status for an unknown EventId")
+    serve.add_argument(
+        "--newest-version", choices=EVENT_VERSIONS, default=NEWEST, metavar="VERSION",
+        help="answer 404 to versions of the events that are newer (%(default)s)",
+    )  # fmt: skip
     serve.add_argument("--etag", action="store_true", help="send ETag and honour If-None-Match")
 
-    steering = Parser(add_help=False)
-    steering.add_argument("--control", metavar="URL", default=os.environ.get("AZURE_EVENTS_CONTROL"))
-    steering.add_argument("--ready-file", metavar="FILE", help="take the control URL from serve's ready file")
-    settable = Parser(add_help=False)
-    settable.add_argument("--set", metavar="KEY=VALUE", action="append", default=[], help="VALUE is JSON or text")
-    publish = commands.add_parser("publish", parents=[steering, settable], help="publish an event")
-    publish.add_argument("EventType")
+    control = Parser(add_help=False)
+    control.add_argument(
+        "--control", metavar="URL", default=os.environ.get("AZURE_EVENTS_CONTROL"),
+        help="the control URL from serve's ready line; or AZURE_EVENTS_CONTROL",
+    )  # fmt: skip
+    control.add_argument("--ready-file", metavar="FILE", help="take the control URL from serve's ready file")
+    publish = commands.add_parser(
+        "publish", parents=[control, settable(PUBLISH_HELP)], help="publish an event", formatter_class=RAW
+    )
+    publish.add_argument("EventType", help=", ".join(TYPE_SINCE))
     publish.add_argument("Resources", nargs="*", metavar="VM")
     for verb in ("start", "complete", "cancel"):
-        commands.add_parser(verb, parents=[steering], help=f"{verb} an event").add_argument("EventId")
-    fault = commands.add_parser("fault", parents=[steering, settable], help="inject a fault")
-    fault.add_argument("kind")
-    clear = commands.add_parser("clear", parents=[steering], help="clear one fault, or all")
+        commands.add_parser(verb, parents=[control], help=f"{verb} an event").add_argument("EventId")
+    fault = commands.add_parser(
+        "fault", parents=[control, settable(FAULT_HELP)], help="inject a fault", formatter_class=RAW
+    )
+    fault.add_argument("kind", help=", ".join(FAULT_KINDS))
+    clear = commands.add_parser("clear", parents=[control], help="clear one fault, or all")
     clear.add_argument("fault", type=int, nargs="?")
-    play = commands.add_parser("play", parents=[steering], help="play a scenario")
+    play = commands.add_parser("play", parents=[control], help="play a scenario")
     play.add_argument("scenario", metavar="NAME|FILE")
-    journal = commands.add_parser("journal", parents=[steering], help="print the journal")
+    journal = commands.add_parser("journal", parents=[control], help="print the journal")
     journal.add_argument("--since", type=port, default=0, metavar="N")
-    commands.add_parser("state", parents=[steering], help="print VMs, scopes, events and faults")
-    commands.add_parser("stop", parents=[steering], help="end the emulator")
+    commands.add_parser("state", parents=[control], help="print VMs, scopes, events and faults")
+    commands.add_parser("stop", parents=[control], help="end the emulator")
     commands.add_parser("scenarios", help="list the built-in scenarios")
     commands.add_parser("scenario", help="print a built-in scenario as JSON").add_argument("name")
     return parser.parse_args(argv)
@@ -1416,7 +1528,7 @@ def settings_of(pairs: list[str]) -> Json:
     return fields
 
 
-def steer(args: argparse.Namespace) -> int:
+def send_command(args: argparse.Namespace) -> int:
     """The client commands: one request to the control API, its answer to stdout."""
     control = args.control
     if args.ready_file:
@@ -1466,7 +1578,7 @@ def main(argv: list[str]) -> int:
         if args.command == "scenario":
             print(json.dumps({"name": args.name, **load_scenario(args.name)}, indent=2))
             return 0
-        return steer(args)
+        return send_command(args)
     except Refusal as refusal:
         print(f"azure_events_emulator: {refusal}", file=sys.stderr)
         return 2

@@ -141,3 +141,59 @@ def test_a_chunked_body_is_understood(emulator: Emulator) -> None:
         connection.request("POST", EVENTS, iter([body[:9], body[9:]]), HEADERS, encode_chunked=True)
         assert connection.getresponse().status == 200
     assert emulator.events()[0]["EventStatus"] == "Started"
+
+
+def statuses(emulator: Emulator) -> list[str]:
+    return [event["EventStatus"] for event in emulator.events(version="2024-07-09")]
+
+
+class TestTerminate:
+    def test_an_approved_one_waits_for_the_others_with_the_same_time(self, emulator: Emulator) -> None:
+        ids = [emulator.publish("Terminate", [vm], notice=300) for vm in ("web_0", "web_1", "web_2")]
+        for number, event_id in enumerate(ids):
+            assert emulator.approve(event_id, vm=f"web_{number}").status == 200
+            assert statuses(emulator) == (["Started"] if number == 2 else ["Scheduled"]) * 3
+        assert emulator.life(ids[0])[1:] == [("approved", "web_0"), ("started", "web_2")]
+
+    def test_they_can_be_approved_together(self, emulator: Emulator) -> None:
+        ids = [emulator.publish("Terminate", [vm], notice=300) for vm in ("web_0", "web_1")]
+        assert emulator.approve(*ids).status == 200
+        assert statuses(emulator) == ["Started"] * 2
+
+    def test_it_does_not_wait_for_one_that_was_cancelled(self, emulator: Emulator) -> None:
+        first, second = (emulator.publish("Terminate", [vm], notice=300) for vm in ("web_0", "web_1"))
+        assert emulator.approve(first).status == 200
+        assert statuses(emulator) == ["Scheduled"] * 2
+        emulator.obeys("/cancel", {"EventId": second})
+        assert statuses(emulator) == ["Started"]
+
+    @pytest.mark.parametrize(
+        "other",
+        [
+            pytest.param({"kind": "Terminate", "resources": ["web_1"], "notice": 900}, id="another-time"),
+            pytest.param({"kind": "Terminate", "resources": ["db"], "notice": 300}, id="another-scope"),
+            pytest.param({"kind": "Reboot", "resources": ["web_1"], "notice": 300}, id="another-type"),
+            pytest.param(
+                {"kind": "Terminate", "resources": ["web_1"], "notice": 300, "EventStatus": "Started"}, id="started"
+            ),
+        ],
+    )
+    def test_it_waits_for_no_others(self, emulator: Emulator, other: dict[str, t.Any]) -> None:
+        emulator.publish(**other)
+        event_id = emulator.publish("Terminate", ["web_0"], notice=300)
+        assert emulator.approve(event_id).status == 200
+        assert emulator.life(event_id)[-1] == ("started", "web_0")
+
+    def test_its_time_starts_it_all_the_same(self, emulator: Emulator) -> None:
+        ids = [emulator.publish("Terminate", [vm], notice=2) for vm in ("web_0", "web_1")]
+        assert emulator.approve(ids[0]).status == 200
+        until(lambda: statuses(emulator) == ["Started"] * 2)
+        assert emulator.life(ids[0])[1:] == [("approved", "web_0"), ("started", "notbefore")]
+
+
+def test_a_recommendation_never_starts_and_leaves_by_itself(emulator: Emulator) -> None:
+    event_id = emulator.publish("SpotRebalanceRecommendation", notice=1)
+    assert emulator.approve(event_id, version="2024-07-09").status == 200
+    assert statuses(emulator) == ["Scheduled"]
+    until(lambda: not emulator.events(version="2024-07-09"))
+    assert [what for what, _by in emulator.life(event_id)] == ["published", "approved", "cancelled"]

@@ -206,7 +206,7 @@ def test_everything_can_be_steered_from_the_command_line(serve: Callable[..., Em
     ("path", "content", "says"),
     [
         ("/publish", [], "must be a JSON object"),
-        ("/publish", {}, "allowed: Freeze, Reboot, Redeploy, Preempt, Terminate"),
+        ("/publish", {}, "allowed: Freeze, Reboot, Redeploy, Preempt, Terminate, SpotRebalanceRecommendation"),
         ("/publish", {"EventType": "Nap", "Resources": ["web_0"]}, 'any other with "foreign": true'),
         ("/publish", {"EventType": "Reboot"}, "list of VM names"),
         ("/publish", {"EventType": "Reboot", "Resources": "some"}, "first, last, first two, all"),
@@ -288,6 +288,7 @@ def test_a_bad_fleet_is_refused_in_one_line(tmp_path: Path, fleet: t.Any, says: 
         (["serve", "--vm", "a", "--notice-scale", "fast"], "not a number"),
         (["serve", "--vm", "a", "--rate-limit", "-1"], "less than"),
         (["serve", "--vm", "a", "--unknown-id", "99"], "less than"),
+        (["serve", "--vm", "a", "--newest-version", "latest"], "2024-07-09"),
         (["serve", "--vm", "a", "--bind", "192.0.2.1"], "cannot listen"),
         (["serve", "--vm", "a", "--port-base", "70000"], "cannot listen"),
         (["serve", "--vm", "a", "--by-address", "--port", "0"], "has no address"),
@@ -305,6 +306,19 @@ def test_nonsense_on_the_command_line_is_refused_in_one_line(arguments: list[str
     done = run(*arguments, env={key: value for key, value in os.environ.items() if key != "AZURE_EVENTS_CONTROL"})
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert says in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("path", "command", "known"), [("/publish", "publish", "EventType, Resources, "), ("/fault", "fault", "kind, ")]
+)
+def test_the_help_explains_every_key_that_can_be_set(emulator: Emulator, path: str, command: str, known: str) -> None:
+    error = emulator.control(path, {"no such key": 1}).json["error"]
+    keys = error.partition("allowed: " + known)[2].rstrip(")").split(", ")
+    shown = run(command, "--help").stdout.partition("keys of --set:")[2]
+    explained = [line.split(maxsplit=1) for line in shown.splitlines() if line.strip()]
+    assert [line[0] for line in explained if line[0] != "--set"] == keys
+    assert len(keys) > 10
+    assert all(len(line) == 2 for line in explained if line[0] in keys)
 
 
 def test_an_emulator_that_does_not_answer_is_told_apart_from_a_refusal(emulator: Emulator) -> None:

@@ -11,7 +11,9 @@ from email.utils import parsedate_to_datetime
 import pytest
 from ansible_collections.graceful.azure.tests.unit.emulator.harness import Emulator
 
-VERSIONS = ("2017-03-01", "2017-08-01", "2017-11-01", "2019-01-01", "2019-04-01", "2019-08-01", "2020-07-01")
+VERSIONS = (
+    "2017-03-01", "2017-08-01", "2017-11-01", "2019-01-01", "2019-04-01", "2019-08-01", "2020-07-01", "2024-07-09",
+)  # fmt: skip
 FIRST_FIELDS = ["EventId", "EventType", "ResourceType", "Resources", "EventStatus", "NotBefore"]
 
 
@@ -32,6 +34,7 @@ def test_a_quiet_fleet_has_a_document_without_events(emulator: Emulator) -> None
         ("2019-04-01", ["Description"]),
         ("2019-08-01", ["Description", "EventSource"]),
         ("2020-07-01", ["Description", "EventSource", "DurationInSeconds"]),
+        ("2024-07-09", ["Description", "EventSource", "DurationInSeconds"]),
     ],
 )
 def test_each_version_has_its_fields_and_no_others(emulator: Emulator, version: str, added: list[str]) -> None:
@@ -62,6 +65,7 @@ def test_only_the_preview_puts_an_underscore_before_names(emulator: Emulator) ->
         ("Redeploy", "2017-03-01"),
         ("Preempt", "2017-11-01"),
         ("Terminate", "2019-01-01"),
+        ("SpotRebalanceRecommendation", "2024-07-09"),
     ],
 )
 def test_a_version_does_not_show_types_it_does_not_know(emulator: Emulator, kind: str, since: str) -> None:

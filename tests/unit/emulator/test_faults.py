@@ -21,7 +21,7 @@ def inject(emulator: Emulator, kind: str, **options: t.Any) -> int:
     return int(emulator.obeys("/fault", {"kind": kind, **options})["fault"])
 
 
-@pytest.mark.parametrize("status", ["400", "404", "405", "410", "429", "500", "503"])
+@pytest.mark.parametrize("status", ["400", "401", "403", "404", "405", "410", "429", "500", "503"])
 def test_a_status_with_an_error_and_the_wait_asked_for(emulator: Emulator, status: str) -> None:
     inject(emulator, status, count=1, retry_after=7)
     reply = emulator.ask()

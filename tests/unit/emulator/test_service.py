@@ -13,6 +13,7 @@ import pytest
 from ansible_collections.graceful.azure.tests.unit.emulator.harness import EVENTS, HEADERS, Emulator, until
 
 INSTANCE = "/metadata/instance?api-version=2021-02-01"
+VERSIONS = ("2024-07-09", "2020-07-01", "2019-08-01", "latest")
 
 
 @pytest.mark.parametrize(
@@ -56,12 +57,25 @@ def test_what_azure_refuses_is_refused(
 @pytest.mark.parametrize(
     ("path", "newest"),
     [
-        ("/metadata/scheduledevents?api-version=latest", ["2020-07-01", "2019-08-01", "2019-04-01"]),
+        ("/metadata/scheduledevents?api-version=latest", ["2024-07-09", "2020-07-01", "2019-08-01"]),
         ("/metadata/instance", ["2025-04-07", "2024-07-17", "2024-03-15"]),
     ],
 )
 def test_a_bad_version_is_told_the_newest(emulator: Emulator, path: str, newest: list[str]) -> None:
     assert emulator.ask(path).json["newest-versions"] == newest
+
+
+def test_a_version_that_the_service_does_not_have_yet_is_not_found(serve: Callable[..., Emulator]) -> None:
+    emulator = serve("--vm", "a", "--newest-version", "2019-08-01")
+    asked = {version: emulator.ask(f"/metadata/scheduledevents?api-version={version}", "a") for version in VERSIONS}
+    assert {version: reply.status for version, reply in asked.items()} == {
+        "2024-07-09": 404,
+        "2020-07-01": 404,
+        "2019-08-01": 200,
+        "latest": 400,
+    }
+    assert asked["latest"].json["newest-versions"] == ["2019-08-01", "2019-04-01", "2019-01-01"]
+    assert emulator.ask(INSTANCE, "a").status == 200
 
 
 def test_head_is_not_allowed_and_has_no_body(emulator: Emulator) -> None:

@@ -3,8 +3,32 @@
 
 from __future__ import annotations
 
+import typing as t
+
 import pytest
-from ansible_collections.graceful.azure.plugins.plugin_utils._drill import drill_margin
+from ansible_collections.graceful.azure.plugins.plugin_utils._drill import (
+    NOTICES,
+    TIME_TO_NOTICE,
+    UNKNOWN,
+    drill_margin,
+)
+
+NOTICED = "2026-09-19T18:00:00Z"
+
+
+def report(approved: str | None, ready: dict[str, str | None], event_id: str = "A") -> dict[str, t.Any]:
+    return {
+        "drill": True,
+        "events": [{"event_id": "A", "noticed": NOTICED, "approved": approved, "hosts": list(ready)}],
+        "hosts": {
+            name: {"timeline": [{"at": at, "what": "ready", "event_id": event_id}] if at else []}
+            for name, at in ready.items()
+        },
+    }
+
+
+def line_of(lines: list[str], kind: str) -> str:
+    return next(line for line in lines if line.startswith(kind))
 
 
 @pytest.mark.parametrize(
@@ -16,14 +40,38 @@ from ansible_collections.graceful.azure.plugins.plugin_utils._drill import drill
     ],
 )
 def test_the_time_taken_is_compared_with_every_notice(approved: str, first: str, preempt: str, reboot: str) -> None:
-    lines = drill_margin({"events": [{"noticed": "2026-09-19T18:00:00Z", "approved": approved}]})
+    lines = drill_margin({"events": [{"noticed": NOTICED, "approved": approved}]})
+    assert lines[0].startswith("Ready and approved")
     assert first in lines[0]
-    assert preempt in next(line for line in lines if line.startswith("Preempt"))
-    assert reboot in next(line for line in lines if line.startswith("Reboot"))
+    assert preempt in line_of(lines, "Preempt")
+    assert reboot in line_of(lines, "Reboot")
+    assert len(lines) == len(NOTICES) + 2
+    assert lines[-1] == TIME_TO_NOTICE
 
 
-@pytest.mark.parametrize("events", [[], [{"noticed": "2026-09-19T18:00:00Z", "approved": None}]])
-def test_without_an_approval_nothing_is_claimed(events: list[dict[str, str | None]]) -> None:
-    assert drill_margin({"events": events}) == [
-        "Nothing was approved, so nobody knows how long it would have taken. The recap says why."
-    ]
+@pytest.mark.parametrize("event_id", ["a", "A", ""])
+def test_where_nothing_is_approved_the_last_host_that_was_ready_counts(event_id: str) -> None:
+    lines = drill_margin(report(None, {"spot1": "2026-09-19T18:00:07Z", "spot2": "2026-09-19T18:00:21Z"}, event_id))
+    assert lines[0] == "Drained and saved 21 s after the event was noticed. Nothing was approved."
+    assert "in time, 9 s to spare" in line_of(lines, "Preempt")
+    assert lines[-1] == TIME_TO_NOTICE
+
+
+def test_preempt_needs_no_approval_so_being_ready_counts_for_it() -> None:
+    lines = drill_margin(report("2026-09-19T18:00:41Z", {"web1": "2026-09-19T18:00:21Z"}))
+    assert "41 s after" in lines[0]
+    assert "in time, 9 s to spare" in line_of(lines, "Preempt")
+    assert "in time, 4 min 19 s to spare" in line_of(lines, "Terminate")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"events": []},
+        {"events": [{"noticed": NOTICED, "approved": None}]},
+        report(None, {"spot1": "2026-09-19T18:00:07Z", "spot2": None}),
+        report(None, {"spot1": "2026-09-19T18:00:07Z"}, event_id="another"),
+    ],
+)
+def test_without_an_approval_or_all_hosts_ready_nothing_is_claimed(data: dict[str, t.Any]) -> None:
+    assert drill_margin(data) == [UNKNOWN]

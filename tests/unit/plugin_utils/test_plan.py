@@ -16,7 +16,7 @@ DAYTIME_UTC = {"start": "08:00", "end": "16:00"}
 
 
 def held_because(entry: dict[str, t.Any], words: str) -> bool:
-    return any(words in reason for reason in entry["hold"])
+    return any(words in reason for reason in entry["holds"])
 
 
 # ---- who
@@ -27,12 +27,12 @@ def test_an_event_that_every_host_sees_is_one_entry() -> None:
     assert entry["hosts"] == ["web3", "web1"]
     assert entry["seen_by"] == 3
     assert entry["leader"] == "web3"
-    assert entry["leaders"] == ["web3", "web1"]
+    assert entry["approvers"] == ["web3", "web1"]
     assert entry["action"] == "drain_and_approve"
     assert entry["approvable"] is True
-    assert entry["hold"] == []
+    assert entry["holds"] == []
     assert entry["drain"] == ["web3", "web1"]
-    assert entry["deadline"] == "2026-09-19T18:15:00Z"
+    assert entry["not_before"] == "2026-09-19T18:15:00Z"
     assert entry["wait_until"] is None
     assert entry["reason"] == (
         "Reboot of web3 and web1 in 15 min: drain, then approve (rule 'reboot or move'):"
@@ -45,7 +45,7 @@ def test_names_and_ids_are_compared_as_azure_does() -> None:
     entry = only(seen)
     assert entry["event_id"] == "e1"
     assert entry["hosts"] == ["a", "b"]
-    assert entry["hold"] == []
+    assert entry["holds"] == []
 
 
 def test_hosts_that_no_event_touches_are_not_in_the_plan() -> None:
@@ -69,7 +69,7 @@ def test_the_leader_is_the_first_affected_host_that_can_be_asked() -> None:
     seen["web2"].update(error="HTTP 500", events=None)
     entry = only(seen, targeted=["web1", "web2", "web4"])
     assert entry["leader"] == "web4"
-    assert entry["leaders"] == ["web4"]
+    assert entry["approvers"] == ["web4"]
 
 
 @pytest.mark.parametrize(
@@ -101,14 +101,14 @@ def test_a_host_in_doubt_holds_its_event(change: dict[str, t.Any], arguments: di
 def test_a_host_that_was_not_asked_itself_does_not_hold() -> None:
     seen = fleet(event("E1", "vm1", "vm2"))
     seen["web2"]["events"] = None
-    assert only(seen)["hold"] == []
+    assert only(seen)["holds"] == []
 
 
 def test_a_host_outside_the_run_is_neither_drained_nor_leader() -> None:
     entry = only(fleet(event("E1", "vm1", "vm2")), targeted=["web2"])
     assert entry["hosts"] == ["web1", "web2"]
     assert entry["drain"] == ["web2"]
-    assert entry["leaders"] == ["web2"]
+    assert entry["approvers"] == ["web2"]
 
 
 def test_a_host_known_by_its_inventory_name_alone_holds() -> None:
@@ -116,7 +116,7 @@ def test_a_host_known_by_its_inventory_name_alone_holds() -> None:
     seen["web9"] = {"reachable": False, "vm_name": "vm9"}
     entry = only(seen, targeted=["web1"])
     assert entry["hosts"] == ["web1", "web9"]
-    assert entry["hold"] == ["web9 is outside this run (--limit)"]
+    assert entry["holds"] == ["web9 is outside this run (--limit)"]
 
 
 def test_the_same_azure_name_in_another_resource_group_is_another_vm() -> None:
@@ -124,7 +124,7 @@ def test_the_same_azure_name_in_another_resource_group_is_another_vm() -> None:
     entry = only(seen)
     assert entry["hosts"] == ["web1"]
     assert entry["ambiguous_names"] == []
-    assert entry["hold"] == []
+    assert entry["holds"] == []
 
 
 @pytest.mark.parametrize("unsure", [{"reachable": False}, {"error": "HTTP 500"}, {"events": None}])
@@ -148,7 +148,7 @@ def test_an_event_that_no_reachable_host_sees_is_held() -> None:
 
 def test_an_event_without_resources_is_held() -> None:
     entry = only(fleet(event("E1")))
-    assert entry["hold"] == ["it names no VMs, so nobody knows whom it affects"]
+    assert entry["holds"] == ["it names no VMs, so nobody knows whom it affects"]
     assert entry["approvable"] is False
     assert entry["action"] == "notify"
 
@@ -168,7 +168,7 @@ def test_names_that_nobody_has_hold_unless_told_otherwise(policy: t.Any, nameles
         seen["web3"] = {"reachable": False, "vm_name": None}
     entry = only(seen, settings=for_all(seen, policy=policy))
     assert entry["unknown_names"] == ["vm9"]
-    assert bool(entry["hold"]) is held
+    assert bool(entry["holds"]) is held
     assert entry["drain"] == ["web1"]
 
 
@@ -201,7 +201,7 @@ def test_it_has_started_if_anybody_saw_that() -> None:
     seen["web3"]["events"] = [event("E1", "vm1", event_status="Started", not_before=None, seconds_left=None)]
     entry = only(seen)
     assert entry["event_status"] == "Started"
-    assert (entry["seconds_left"], entry["deadline"]) == (None, None)
+    assert (entry["seconds_left"], entry["not_before"]) == (None, None)
     assert held_because(entry, "it has started: there is nothing left to approve")
     assert entry["drain"] == []
     assert entry["hosts"] == ["web1"]
@@ -258,7 +258,7 @@ def test_what_an_old_version_of_the_service_leaves_out_is_taken_from_the_others(
 def test_an_event_with_nothing_but_an_id_is_held() -> None:
     entry = only({"web1": host("vm1", {"event_id": "E1"})})
     assert (entry["event_type"], entry["event_status"]) == ("Unknown", "Unknown")
-    assert entry["hold"]
+    assert entry["holds"]
 
 
 # ---- what
@@ -285,7 +285,7 @@ def test_the_hosts_policies_together(
     entry = only(fleet(event("E1", "vm1", "vm2")), settings=settings)
     assert entry["action"] == together
     assert entry["approvable"] is approvable
-    assert bool(entry["hold"]) is not approvable
+    assert bool(entry["holds"]) is not approvable
     assert entry["drain"] == drain
     assert [entry["actions"][name]["action"] for name in ("web1", "web2")] == list(actions)
 
@@ -293,7 +293,7 @@ def test_the_hosts_policies_together(
 def test_a_refusal_names_host_action_and_rule() -> None:
     settings = {"web2": {"policy": [{"name": "a person decides", "action": "notify"}]}}
     entry = only(fleet(event("E1", "vm1", "vm2")), settings=settings)
-    assert entry["hold"] == ["the policy of web2 says notify (rule 'a person decides')"]
+    assert entry["holds"] == ["the policy of web2 says notify (rule 'a person decides')"]
 
 
 def test_a_rule_looks_at_the_hosts_own_groups_and_name() -> None:
@@ -321,7 +321,7 @@ def test_an_eviction_is_drained_at_once_and_never_approved() -> None:
 
 def test_a_held_event_still_drains_since_azure_acts_all_the_same() -> None:
     entry = only(fleet(event("E1", "vm1", "vm9")))
-    assert entry["hold"]
+    assert entry["holds"]
     assert entry["drain"] == ["web1"]
 
 
@@ -344,11 +344,11 @@ def test_the_window_counts_only_if_it_opens_before_the_deadline(left: int | None
     assert entry["wait_until"] == wait_until
     if wait_until is None:
         assert entry["drain"] == ["web1", "web2"]
-        assert entry["hold"] == []
+        assert entry["holds"] == []
     else:
         assert entry["drain"] == []
         assert entry["wait_reason"] == "the window is 08:00-16:00 UTC"
-        assert entry["hold"] == [f"put off until {wait_until}: the window is 08:00-16:00 UTC"]
+        assert entry["holds"] == [f"put off until {wait_until}: the window is 08:00-16:00 UTC"]
         assert entry["approvable"] is True
 
 
@@ -377,7 +377,7 @@ def test_the_nearest_deadline_goes_first_and_the_rest_waits_until_it_must() -> N
     events = [event("E1", "vm1", seconds_left=900), event("E2", "vm2", seconds_left=800)]
     made = capacity(fleet(*events), "60%")
     assert made["E2"]["drain"] == ["web2"]
-    assert made["E2"]["hold"] == []
+    assert made["E2"]["holds"] == []
     assert made["E1"]["drain"] == []
     assert made["E1"]["wait_until"] == "2026-09-19T18:10:00Z"
     assert made["E1"]["wait_reason"] == "group 'web' would have 1 of 3 hosts available, 2 are required"
@@ -392,7 +392,7 @@ def test_what_can_wait_no_longer_is_drained_but_not_approved() -> None:
     made = capacity(fleet(event("E1", "vm1", seconds_left=300)), 3)
     assert made["E1"]["drain"] == ["web1"]
     assert made["E1"]["wait_until"] is None
-    assert made["E1"]["hold"] == ["group 'web' would have 2 of 3 hosts available, 3 are required"]
+    assert made["E1"]["holds"] == ["group 'web' would have 2 of 3 hosts available, 3 are required"]
 
 
 def test_what_can_wait_no_longer_takes_its_place_before_what_can() -> None:
@@ -400,7 +400,7 @@ def test_what_can_wait_no_longer_takes_its_place_before_what_can() -> None:
     settings = {name: {"min_available": 2, "drain_budget": 900 if name == "web2" else 60} for name in seen}
     made = plan(seen, groups={"web": sorted(seen)}, settings=settings, now=NOW)
     early, urgent = made["events"]
-    assert (urgent["drain"], urgent["hold"]) == (["web2"], [])
+    assert (urgent["drain"], urgent["holds"]) == (["web2"], [])
     assert (early["drain"], early["wait_until"]) == ([], "2026-09-19T18:12:20Z")
 
 
@@ -438,7 +438,7 @@ def test_an_event_is_put_off_as_a_whole() -> None:
 
 def test_approving_without_draining_needs_capacity_too() -> None:
     made = capacity(fleet(event("E1", "vm1"), event("E2", "vm2")), 2, policy=[{"action": "approve"}])
-    assert made["E1"]["hold"] == []
+    assert made["E1"]["holds"] == []
     assert made["E2"]["wait_until"] == "2026-09-19T18:10:00Z"
 
 
@@ -511,7 +511,7 @@ def test_many_names_are_shortened() -> None:
 def test_text_from_outside_is_escaped_and_shortened() -> None:
     nasty = "{{ lookup('pipe', 'id') }}\x1b]0;\n\u202e'"
     entry = only({"web1": host("vm1", event("E1", nasty, "x" * 500, event_type=nasty))})
-    for words in (entry["reason"], *entry["hold"]):
+    for words in (entry["reason"], *entry["holds"]):
         assert words.isprintable()
         assert "{" not in words
         assert "x" * 81 not in words
@@ -556,4 +556,4 @@ def test_what_cannot_be_used_is_refused_with_its_place(arguments: dict[str, t.An
 
 def test_hosts_without_an_answer_do_no_harm() -> None:
     seen = {**fleet(event("E1", "vm1")), "web8": None, "web9": {}}
-    assert only(seen, targeted=[*seen, "web10"])["hold"] == []
+    assert only(seen, targeted=[*seen, "web10"])["holds"] == []

@@ -320,7 +320,7 @@ def test_what_happens_early_leaves_every_group_its_minimum(world: World) -> None
     away = {host for host in world.targeted if not world.observations.get(host, {}).get("reachable")}
     away.update(host for host, seen in world.observations.items() if seen.get("drained"))
     for entry in made["events"]:
-        leaving = entry["hosts"] if entry["approvable"] and not entry["hold"] else entry["drain"]
+        leaving = entry["hosts"] if entry["approvable"] and not entry["holds"] else entry["drain"]
         budget = max((world.settings.get(host, {}).get("drain_budget", 300) for host in entry["hosts"]), default=0)
         if entry["event_status"] == "Started":
             away.update(entry["hosts"])
@@ -342,7 +342,7 @@ def test_every_event_that_is_put_off_says_until_when_and_not_past_its_deadline(w
             assert entry["wait_until"] > NOW
             assert entry["seconds_left"] > 0
             assert entry["drain"] == []
-            assert entry["hold"]
+            assert entry["holds"]
 
 
 names = st.text(max_size=12)
@@ -381,7 +381,7 @@ def test_a_plan_is_json_and_its_words_can_only_be_read(
     judged = approvals(made, {"web1": {"E1": {"ready": False, "reason": description}}}, now=NOW)
     assert json.loads(json.dumps(made, allow_nan=False)) == made
     assert json.loads(json.dumps(judged, allow_nan=False)) == judged
-    words = [*made["summary"], made["events"][0]["reason"], *made["events"][0]["hold"]]
+    words = [*made["summary"], made["events"][0]["reason"], *made["events"][0]["holds"]]
     words.extend(reason for held in judged["held"] for reason in held["reasons"])
     for text in words:
         assert text.isprintable()

@@ -1,0 +1,350 @@
+# Copyright (c) 2026, graceful.azure contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import os
+import time
+import typing as t
+
+from ansible.errors import AnsibleActionFail
+from ansible.playbook.conditional import Conditional
+from ansible.plugins.action import ActionBase
+from ansible_collections.graceful.azure.plugins.module_utils._steps import archive_name
+from ansible_collections.graceful.azure.plugins.module_utils._text import clean, clean_all, duration
+from ansible_collections.graceful.azure.plugins.plugin_utils import _controller_steps as controller
+from ansible_collections.graceful.azure.plugins.plugin_utils import _task_files as task_files
+from ansible_collections.graceful.azure.plugins.plugin_utils._door import admitted
+from ansible_collections.graceful.azure.plugins.plugin_utils._host_settings import (
+    PLACEHOLDER,
+    file_mistakes,
+    finder,
+    host_settings,
+)
+from ansible_collections.graceful.azure.plugins.plugin_utils._report_dir import CHECKPOINTS
+from ansible_collections.graceful.azure.plugins.plugin_utils._role_report import role_report
+from ansible_collections.graceful.azure.plugins.plugin_utils._settings import (
+    SETTINGS,
+    Items,
+    Settings,
+    WrongSetting,
+    drain_not_set,
+)
+from ansible_collections.graceful.azure.plugins.plugin_utils._slices import SlicedModule, say
+
+MODULE = "graceful.azure.host_maintenance"
+SLICE = 10.0
+# In the first look, one host where packets are lost shall not cost the others their notice.
+CONNECT_TIMEOUT = 2
+UNFINISHED = ("working", "waiting")
+CHANGING = ("ready", "next", "put_back", "released", "approved", "working")
+SHOWN = ("policy", "min_available", "window", "drain_budget", "confirm", "gone_timeout", "vm_name")
+# What the roles pass to this plugin, and not on to the host.
+FOR_CONTROLLER = ("steps", "checkpoint", "health", "timeout", "controller_dir", "role", "continued")
+CONTROLLER_DIR = "~/.graceful/checkpoints"
+# A role hears the engine's own verdict about what was late, so it listens for a little longer.
+GRACE = 15.0
+STEP_TASKS, NOTHING = "order_step.yml", "steps/nothing.yml"
+
+Json = dict[str, t.Any]
+
+
+class ActionModule(ActionBase):
+    """Calls the engine on the host. Whatever happens to the host is data in the result, never a failed task."""
+
+    _supports_check_mode = True
+    _supports_async = False
+
+    def run(self, tmp: t.Any = None, task_vars: Json | None = None) -> Json:
+        result: Json = super().run(tmp, task_vars)
+        del tmp
+        self._task_vars = task_vars or {}
+        self._vars = self._task_vars
+        approval = self._task.args.get("approval")
+        if approval:
+            # Delegated to the host that approves: its variables count, and not those of the host of the task.
+            self._vars = {
+                **self._task_vars["hostvars"].raw_get(approval["host"]),
+                "hostvars": self._task_vars["hostvars"],
+            }
+        self._host = str(self._vars.get("inventory_hostname", "host"))
+        if "pass" in self._task.args:
+            result.update(self._in_a_run(dict(self._task_vars.get("graceful_run") or {})))
+        else:
+            result.update(self._alone())
+        self._remove_tmp_path(self._connection._shell.tmpdir)
+        return result
+
+    # ---- by itself, as a task of a user or for one of the roles drain, checkpoint and restore
+
+    def _alone(self) -> Json:
+        args = self._task.args
+        role = str(args.get("role") or "")
+        before = (self._vars.get("graceful_host") or {}) if args.get("continued") else {}
+        if not role:
+            return self._carried_out(dict(args), before)
+        try:
+            if args.get("error"):
+                raise AnsibleActionFail(str(args["error"]))
+            result = self._carried_out(dict(args.get("request") or {}), before)
+        except AnsibleActionFail as exc:
+            result = {"msg": exc.message}
+        if "reachable" not in result:
+            # A role does not fail its host: what went wrong is in its report.
+            result = {**admitted(result), "step": None, "next_tasks": NOTHING, "passes": [], "changed": False}
+        return {**result, "ansible_facts": {f"{role}_report": role_report(role, result)}}
+
+    def _carried_out(self, given: Json, before: Json) -> Json:
+        """Call until the order is carried out, the controller has to take a step, or the time is over."""
+        values = {key: self._given(given, key) for key in ("drain_steps", "checkpoint", "health")}
+        mistakes = file_mistakes(self, self._vars, values)
+        if mistakes:
+            raise AnsibleActionFail(" ".join(mistakes))
+        now = time.time()
+        until = before.get("until") or now + _float(given, "seconds", 300.0)
+        timeout = until - now + GRACE if self._task.args.get("role") else _float(given, "timeout", 0.0)
+        args = self._given_arguments(given, values, before)
+        module = SlicedModule(self, MODULE, self._task_vars, "report", before.get("interruptions") or ())
+        while True:
+            left = now + timeout - time.time()
+            args["wait"] = max(0.0, min(SLICE, left)) if timeout else given.get("wait", 0)
+            if given.get("order") == "ready":
+                args["seconds"] = max(0.0, until - time.time())
+            called = module.run(args)
+            if called.failed:
+                return called.result
+            told = admitted(called.result)
+            if time.time() - now >= timeout or (told["report"] and told["report"]["state"] not in UNFINISHED):
+                return self._told_alone(given, values, told, until, module)
+            if called.interrupted:
+                say(f"[{self._host}] not reachable, trying again; {duration(left)} left")
+                module.reconnect(left)
+            else:
+                say(f"[{self._host}] {told['report']['message']}; {duration(left)} left")
+
+    def _given(self, args: Json, key: str) -> Items:
+        name = "steps" if key == "drain_steps" else key
+        try:
+            return t.cast(Items, SETTINGS[key].check(args.get(name) or [], name))
+        except WrongSetting as exc:
+            raise AnsibleActionFail(clean(exc, 500)) from exc
+
+    def _given_arguments(self, given: Json, values: Json, before: Json) -> Json:
+        args = {key: value for key, value in given.items() if key not in FOR_CONTROLLER}
+        args.update(steps=values["drain_steps"].items, checkpoint=values["checkpoint"].items)
+        args["health"] = values["health"].items
+        args["secrets"] = {name: value for part in values.values() for name, value in part.secrets.items()}
+        if not _float(given, "silent_for", 120.0):
+            args["silent_for"] = _float(given, "seconds", 300.0) + 300.0
+        step = before.get("step")
+        if step and step["mode"] == "look":
+            looked = (self._vars.get("graceful_looked") or {}).get("results") or []
+            args["looked"] = controller.looked(looked, before["number"])
+        elif step:
+            args["controller_step"] = self._answer(step, values)
+        return args
+
+    def _told_alone(self, given: Json, values: Json, told: Json, until: float, module: SlicedModule) -> Json:
+        drains, saves = values["drain_steps"].items, values["checkpoint"].items
+        number, record = time.time_ns(), (told["observation"] or {}).get("record")
+        step = self._step(told, values, str(given.get("controller_dir") or CONTROLLER_DIR))
+        report = told["report"] or {}
+        return {
+            **told,
+            "until": until,
+            "number": number,
+            "looks": controller.looks(drains, number),
+            "step": step,
+            "next_tasks": STEP_TASKS if step else NOTHING,
+            "passes": list(range(controller.most_passes(str(given.get("order")), drains, saves, record))),
+            "event": clean_all((given.get("events") or [PLACEHOLDER])[0]),
+            "interruptions": module.interruptions,
+            "changed": report.get("state") in CHANGING and not self._task.check_mode,
+        }
+
+    # ---- as one pass of the role maintenance
+
+    def _in_a_run(self, run: Json) -> Json:
+        before = self._vars.get("graceful_host") or {}
+        approval = self._task.args.get("approval")
+        order = self._approval(approval) if approval else run.get("orders", {}).get(self._host, {"order": "look"})
+        event = (order.get("events") or [PLACEHOLDER])[0]
+        settings, mistakes = self._settings(event, files=bool(before) or bool(self._task.check_mode))
+        args = self._arguments(run, order, settings, before)
+        raw, module = self._call(args, before, float(args["wait"]))
+        told = admitted(raw)
+        observation = told["observation"] or {}
+        if not before and (any(e["affects_me"] for e in observation.get("events") or []) or observation.get("record")):
+            settings, mistakes = self._settings(event, files=True)
+        steps = settings.values["drain_steps"].items if settings.values["drain_steps"] else []
+        self._say(told, order)
+        place = str(run["options"]["report_dir"] or "graceful-reports")
+        return {
+            **told,
+            "host": self._host,
+            "pass": run.get("pass", 0) + 1,
+            "order": order["order"],
+            "events": [one["event_id"] for one in order.get("events") or []],
+            "event": event,
+            "event_id": order["events"][0]["event_id"] if approval else "",
+            "settings": {
+                **{key: settings.values[key] for key in SHOWN},
+                "drain_not_set": drain_not_set(self._vars),
+                "looks": bool(controller.looks(steps, 0)),
+            },
+            "mistakes": mistakes,
+            "interruptions": module.interruptions,
+            "looks": controller.looks(steps, run.get("pass", 0) + 1),
+            "step": self._step(told, settings.values, os.path.join(place, CHECKPOINTS)),
+            "changed": _changed(told, before, order),
+        }
+
+    def _approval(self, approval: Json) -> Json:
+        return {"order": "approve", "events": [approval["event"]], "max_age": approval["max_age"], "wait": 0.0}
+
+    def _settings(self, event: Json, files: bool) -> tuple[Settings, list[str]]:
+        settings, mistakes = host_settings(self, self._vars, event)
+        return settings, mistakes + (file_mistakes(self, self._vars, settings.values) if files else [])
+
+    def _arguments(self, run: Json, order: Json, settings: Settings, before: Json) -> Json:
+        values = settings.values
+        args: Json = {
+            "endpoint": values["endpoint"],
+            "api_version": values["api_version"],
+            "connect_timeout": CONNECT_TIMEOUT,
+            "record_dir": values["record_dir"],
+            "order": order["order"],
+            "run_id": run.get("run_id", ""),
+            "run_name": run.get("run_name", ""),
+            "wait": order.get("wait", 0.0),
+            "known": order.get("known", ""),
+        }
+        if values["vm_name"]:
+            args["vm_name"] = values["vm_name"]
+        if order["order"] == "look":
+            return args
+        args.update(events=order["events"], seconds=order.get("seconds", 60.0), force=bool(run.get("force")))
+        args["max_age"] = order.get("max_age", 60.0)
+        if order["order"] in ("ready", "put_back"):
+            args.update(self._work(order, values))
+            args["silent_for"] = 300.0 if order["order"] == "put_back" else 120.0
+            taken = run.get("controller_steps", {}).get(self._host)
+            if taken and taken["mode"] == "look":
+                looked = self._vars.get("graceful_looked") or {}
+                args["looked"] = controller.looked(looked.get("results") or [], run["pass"])
+            elif taken and before.get("step"):
+                args["controller_step"] = self._answer(before["step"], values)
+        return args
+
+    def _work(self, order: Json, values: Json) -> Json:
+        drains, saves, health = values["drain_steps"], values["checkpoint"], values["health"]
+        wanted = order["order"] == "put_back" or order.get("drain", True)
+        secrets = {key: value for part in (drains, saves, health) if part for key, value in part.secrets.items()}
+        return {
+            "steps": drains.items if drains and wanted else [],
+            "checkpoint": saves.items if wanted else [],
+            "health": health.items,
+            "secrets": secrets,
+            "checkpoint_dir": values["checkpoint_dir"],
+            "undo_on_failure": values["undo_on_failure"],
+        }
+
+    def _call(self, args: Json, before: Json, wait: float) -> tuple[Json, SlicedModule]:
+        """One call; a host that does not answer is tried again as long as the call may take."""
+        begin = time.monotonic()
+        module = SlicedModule(self, MODULE, self._task_vars, "report", before.get("interruptions") or (), bool(before))
+        while True:
+            called = module.run(args)
+            left = wait - (time.monotonic() - begin)
+            if not called.interrupted:
+                return called.result, module
+            if left <= 0:
+                return {**called.result, "unreachable": True}, module
+            module.reconnect(left)
+            args["wait"] = max(0.0, left)
+
+    # ---- steps that the controller takes
+
+    def _step(self, told: Json, values: Json, place: str) -> Json | None:
+        step = (told["report"] or {}).get("next")
+        if step is None:
+            return None
+        part = values["checkpoint" if step["phase"] == "checkpoint" else "drain_steps"]
+        described = controller.described(step, part.items if part else [], time.time(), finder(self, self._vars))
+        # Where an archive lies on the controller must not be the host's word.
+        place = os.path.realpath(os.path.expanduser(place))
+        return {**described, "controller_copy": os.path.join(place, self._host, archive_name(step["name"]))}
+
+    def _answer(self, step: Json, values: Json) -> Json:
+        told = controller.answer(step, self._vars.get("graceful_answer"))
+        if told["ok"] and step["kind"] == "tasks" and step["mode"] != "send":
+            problem = self._probe(step, values)
+            told.update(ok=not problem, message=problem or "the tasks ran and the probe passed")
+        return told
+
+    def _probe(self, step: Json, values: Json) -> str:
+        """Why the user's probe did not pass; empty if it did."""
+        lost = [name for name in step.get("evidence") or [] if self._was_lost(name)]
+        if lost:
+            return "The host could not be reached by the probe."
+        part = values["checkpoint" if step["phase"] == "checkpoint" else "drain_steps"]
+        item = next((one for one in (part.items if part else []) if one["name"] == step["name"]), None)
+        given = item["options"].get(step["probe"]) if item else None
+        if given is None or task_files.is_file(given):
+            return ""
+        conditions = given if isinstance(given, list) else [given]
+        variables = {**self._vars, "drain_step": item, "checkpoint_item": item}
+        for condition in conditions:
+            try:
+                held = self._evaluate(condition, variables)
+            except Exception as exc:
+                return f"The {step['probe']} cannot be evaluated: {clean(exc, 300)}"
+            if not held:
+                return f"The {step['probe']} did not pass."
+        return ""
+
+    def _was_lost(self, name: str) -> bool:
+        seen = self._vars.get(name)
+        if not isinstance(seen, t.Mapping):
+            return False
+        return any(
+            controller.is_bad({"unreachable": one.get("unreachable")}) for one in [seen, *(seen.get("results") or [])]
+        )
+
+    def _evaluate(self, condition: t.Any, variables: Json) -> bool:
+        if isinstance(condition, bool):
+            return condition
+        templar = self._templar.copy_with_new_env(available_variables=variables)
+        if hasattr(templar, "evaluate_conditional"):
+            return bool(templar.evaluate_conditional(condition))
+        asked = Conditional(loader=self._loader)
+        asked.when = [condition]
+        return bool(asked.evaluate_conditional(templar=templar, all_vars=variables))
+
+    def _say(self, told: Json, order: Json) -> None:
+        report = told["report"]
+        if order["order"] == "look":
+            return
+        if report is None:
+            say(f"[{self._host}] {'cannot be asked' if told['reachable'] else 'not reachable'}: {told['error']}")
+        elif report["state"] in UNFINISHED:
+            left = order.get("seconds")
+            say(
+                f"[{self._host}] {report['message']}"
+                + (f"; {duration(left)} left" if left and order["order"] == "ready" else "")
+            )
+
+
+def _changed(told: Json, before: Json, order: Json) -> bool:
+    state = (told["report"] or {}).get("state")
+    again = state == (before.get("report") or {}).get("state") and order["order"] == before.get("order")
+    return state in CHANGING and not again
+
+
+def _float(given: Json, key: str, default: float) -> float:
+    value = given.get(key)
+    try:
+        return default if value is None else float(value)
+    except (TypeError, ValueError) as exc:
+        raise AnsibleActionFail(f"{key} is {clean(value, 60)}; it has to be a number of seconds.") from exc

@@ -1,0 +1,116 @@
+# Copyright (c) 2026, graceful.azure contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+import typing as t
+from datetime import datetime, timezone
+
+from ansible.module_utils.urls import open_url
+from ansible.plugins.action import ActionBase
+from ansible_collections.graceful.azure.plugins.plugin_utils import _report_dir as report_dir
+from ansible_collections.graceful.azure.plugins.plugin_utils import _webhooks as webhooks
+from ansible_collections.graceful.azure.plugins.plugin_utils._report import safe
+from ansible_collections.graceful.azure.plugins.plugin_utils._webhook_messages import bodies
+
+Json = dict[str, t.Any]
+OPTIONS = {
+    # Each is checked on its own: one that is wrong does not keep the others from being told.
+    "webhooks": {"type": "raw", "required": True},
+    "data": {"type": "dict", "required": True},
+    "occasion": {"type": "str", "choices": list(webhooks.OCCASIONS), "default": "finished"},
+    "directory": {"type": "str", "default": ""},
+    "page": {"type": "str", "default": ""},
+}
+
+
+class ActionModule(ActionBase):
+    """Posts from the controller, in this process."""
+
+    _requires_connection = False
+    _supports_check_mode = True
+    _supports_async = False
+
+    def run(self, tmp: t.Any = None, task_vars: Json | None = None) -> Json:
+        result: Json = super().run(tmp, task_vars)
+        del tmp
+        _checked, options = self.validate_argument_spec(argument_spec=OPTIONS)
+        given, data, occasion = options["webhooks"], safe(options["data"]), options["occasion"]
+        result.update(changed=False, problems=[], event_ids=[])
+        if not isinstance(given, (list, tuple)):
+            result["problems"] = ["The webhooks have to be a list."]
+        elif given and not self._task.check_mode:
+            directory = report_dir.absolute(options["directory"]) if options["directory"] else ""
+            self._tell(result, given, data, occasion, directory, options["page"])
+        for problem in result["problems"]:
+            self._display.warning(problem)
+        result["ansible_facts"] = {"report_webhook_problems": result["problems"]}
+        return result
+
+    def _tell(
+        self, result: Json, given: t.Sequence[t.Any], data: Json, occasion: str, directory: str, page: str
+    ) -> None:
+        now = datetime.now(timezone.utc)
+        told = report_dir.read_told(directory) if directory else {}
+        event_ids = webhooks.news(data, occasion, told, now)
+        if not event_ids:
+            return
+        taken = False
+        for number, item in enumerate(given, 1):
+            reason = webhooks.webhook_mistake(item)
+            webhook = {} if reason else webhooks.with_defaults(item)
+            if webhook and occasion in webhook["events"]:
+                messages = bodies(webhook, data, occasion, event_ids, page)
+                reason = _post_all(webhook, messages)
+                taken = taken or bool(messages and not reason)
+            if reason:
+                result["problems"].append(webhooks.problem(number, len(given), webhook.get("url", ""), reason))
+        result["event_ids"] = [event_id for event_id in event_ids if event_id and taken]
+        if taken and directory:
+            try:
+                report_dir.write_told(directory, webhooks.with_news(told, data, occasion, event_ids, now))
+            except OSError as exc:
+                words = f"What was told cannot be noted in the report directory ({exc.strerror}): it is told again."
+                result["problems"].append(words)
+
+
+def _post_all(webhook: Json, messages: t.Sequence[Json]) -> str:
+    """Why it failed, empty if it did not. The time is for all messages together."""
+    end = time.monotonic() + webhook["timeout"]
+    reason = ""
+    for body in messages:
+        reason = reason or _post(webhook, body, end - time.monotonic())
+    return reason
+
+
+def _post(webhook: Json, body: Json, seconds: float) -> str:
+    """A thread, because neither looking up a name nor an answer that comes byte by byte ends by itself."""
+    found: list[str] = []
+    if seconds > 0:
+        thread = threading.Thread(target=lambda: found.append(_send(webhook, body, seconds)), daemon=True)
+        thread.start()
+        thread.join(seconds)
+    return found[0] if found else webhooks.LATE
+
+
+def _send(webhook: Json, body: Json, seconds: float) -> str:
+    headers = {str(name): str(value) for name, value in webhook["headers"].items()}
+    try:
+        open_url(
+            webhook["url"],
+            data=json.dumps(body),
+            headers={"Content-Type": "application/json", **headers},
+            method="POST",
+            timeout=seconds,
+            force_basic_auth=True,
+            follow_redirects="none",
+            use_netrc=False,
+            http_agent="graceful.azure",
+        ).close()
+    except Exception as exc:
+        return webhooks.failure(exc)
+    return ""

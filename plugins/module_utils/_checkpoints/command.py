@@ -1,0 +1,51 @@
+# Copyright (c) 2026, graceful.azure contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is private to the collection: it may change without notice.
+
+"""A program of the user's own that saves something."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.graceful.azure.plugins.module_utils import _option_checks as check
+from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
+from ansible_collections.graceful.azure.plugins.module_utils._kind import Done, Kind, Look, Noted, Options
+from ansible_collections.graceful.azure.plugins.module_utils._text import clean
+
+
+class Item(Kind):
+    summary = "The program has ended with 0. Nothing is put back: what it saved is its own."
+    options: t.ClassVar[t.Mapping[str, t.Mapping[str, t.Any]]] = {
+        "argv": {
+            "type": "list",
+            "elements": "str",
+            "required": True,
+            "description": "The program and its arguments. No shell is used. It may be run again after an "
+            "interruption.",
+        },
+        "become_user": {
+            "type": "str",
+            "description": "The user that it runs as. By default the one that the host is managed as.",
+        },
+    }
+
+    @classmethod
+    def mistake(cls, options: Options) -> str:
+        return check.first(check.argv("argv", options["argv"]), check.text("become_user", options["become_user"]))
+
+    def look(self) -> Look:
+        return Look(False, "the program has not run", {})
+
+    def do(self) -> Done:
+        ran = self.tools.run(self.given["argv"], self.tools.patience.left, user=self.given["become_user"])
+        if ran.code != 0:
+            # Its arguments may be secret.
+            program = clean(self.given["argv"][0], 200)
+            raise EventsError(f"{program} ended with {ran.code}: {clean(ran.message, 300)}")
+        return Done(f"the program has ended: {clean(ran.message, 200)}", {})
+
+    def undo(self, noted: Noted) -> str:
+        return "there is nothing to put back"

@@ -1,0 +1,64 @@
+# Copyright (c) 2026, graceful.azure contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is private to the collection: it may change without notice.
+
+"""PostgreSQL writes everything to its disk, so that its recovery after a restart is short."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.graceful.azure.plugins.module_utils import _option_checks as check
+from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
+from ansible_collections.graceful.azure.plugins.module_utils._kind import Done, Kind, Look, Noted, Options
+from ansible_collections.graceful.azure.plugins.module_utils._patience import Proof
+from ansible_collections.graceful.azure.plugins.module_utils._text import clean
+
+STATEMENT = ("-X", "-w", "-v", "ON_ERROR_STOP=1", "-c", "CHECKPOINT")
+# What psql ends with if nobody takes its connection.
+NO_CONNECTION = 2
+# How long a server that has just handed over its leadership may take to restart.
+RESTARTS_WITHIN = 20.0
+
+
+class Item(Kind):
+    summary = "PostgreSQL has ended a CHECKPOINT. Nothing is put back."
+    options: t.ClassVar[t.Mapping[str, t.Mapping[str, t.Any]]] = {
+        "argv": {
+            "type": "list",
+            "elements": "str",
+            "default": ["psql"],
+            "description": "How psql is called, with the arguments that it needs to connect. It asks for no password. "
+            "No shell is used.",
+        },
+        "become_user": {
+            "type": "str",
+            "description": "The user that psql runs as, often `postgres`. By default the one that the host is managed "
+            "as.",
+        },
+    }
+
+    @classmethod
+    def mistake(cls, options: Options) -> str:
+        return check.first(check.argv("argv", options["argv"]), check.text("become_user", options["become_user"]))
+
+    def look(self) -> Look:
+        return Look(False, "no CHECKPOINT was made for this event", {})
+
+    def do(self) -> Done:
+        return Done(self.tools.patience.part(RESTARTS_WITHIN).until(self._checkpoint, pause=1.0), {})
+
+    def undo(self, noted: Noted) -> str:
+        return "there is nothing to put back"
+
+    def _checkpoint(self) -> Proof:
+        # The statement itself may take all the time that there is.
+        seconds = self.tools.patience.request_timeout(self.tools.patience.left)
+        ran = self.tools.run([*self.given["argv"], *STATEMENT], seconds, user=self.given["become_user"])
+        if ran.code == 0:
+            return Proof(True, "PostgreSQL has made a CHECKPOINT")
+        if ran.code == NO_CONNECTION:
+            return Proof(False, f"PostgreSQL takes no connection: {clean(ran.message, 300).rstrip('.')}")
+        raise EventsError(f"PostgreSQL made no CHECKPOINT: {clean(ran.message, 300)}")

@@ -1,0 +1,84 @@
+# Copyright (c) 2026, graceful.azure contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is private to the collection: it may change without notice.
+
+"""Redis saves its data to its disk."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ansible_collections.graceful.azure.plugins.module_utils import _option_checks as check
+from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
+from ansible_collections.graceful.azure.plugins.module_utils._kind import Done, Kind, Look, Noted, Options, Ran
+from ansible_collections.graceful.azure.plugins.module_utils._patience import Proof
+from ansible_collections.graceful.azure.plugins.module_utils._text import clean
+
+
+class Item(Kind):
+    summary = "Redis has ended a BGSAVE that began after the checkpoint did. Nothing is put back."
+    options: t.ClassVar[t.Mapping[str, t.Mapping[str, t.Any]]] = {
+        "argv": {
+            "type": "list",
+            "elements": "str",
+            "default": ["redis-cli"],
+            "description": "How redis-cli is called, with the arguments that it needs to connect. No shell is used.",
+        },
+        "become_user": {
+            "type": "str",
+            "description": "The user that redis-cli runs as. By default the one that the host is managed as.",
+        },
+    }
+
+    @classmethod
+    def mistake(cls, options: Options) -> str:
+        return check.first(check.argv("argv", options["argv"]), check.text("become_user", options["become_user"]))
+
+    def look(self) -> Look:
+        return Look(False, "no BGSAVE was made for this event", {})
+
+    def do(self) -> Done:
+        now = self._now()
+        self.tools.patience.until(self._begin, pause=1.0)
+        return Done(self.tools.patience.until(lambda: self._is_saved(now), pause=1.0), {})
+
+    def undo(self, noted: Noted) -> str:
+        return "there is nothing to put back"
+
+    def _now(self) -> int:
+        """Redis tells when it saved by its own clock."""
+        ran = self._ask("TIME")
+        found = re.match(r"\s*([0-9]+)\s", ran.out + "\n")
+        if ran.code != 0 or not found:
+            # The client ends well even if the server answers with an error.
+            raise EventsError(f"Redis does not tell its time: {clean(ran.message, 300)}")
+        return int(found[1])
+
+    def _begin(self) -> Proof:
+        ran = self._ask("BGSAVE", "SCHEDULE")
+        if "Background saving" in ran.out:
+            return Proof(True, "Redis saves")
+        if "already in progress" in ran.out:
+            # It may have begun before the last change.
+            return Proof(False, "another save is under way in Redis")
+        raise EventsError(f"Redis did not begin to save: {clean(ran.message, 300)}")
+
+    def _is_saved(self, since: int) -> Proof:
+        """A save that is scheduled behind a rewrite of the log has not begun yet: only one that ended since counts."""
+        info = self._ask("INFO", "persistence").out
+        saved = re.search(r"rdb_last_save_time:([0-9]+)", info)
+        is_ok = "rdb_last_bgsave_status:ok" in info
+        if "rdb_bgsave_in_progress:0" not in info:
+            return Proof(False, "Redis has not ended its save")
+        if saved and int(saved[1]) >= since and is_ok:
+            return Proof(True, "Redis has saved")
+        if "rdb_last_bgsave_status:err" in info and "aof_rewrite_in_progress:1" not in info:
+            raise EventsError("Redis could not save. Its log says why.")
+        return Proof(False, "Redis has not begun its save")
+
+    def _ask(self, *words: str) -> Ran:
+        seconds = self.tools.patience.request_timeout(self.tools.patience.left)
+        return self.tools.run([*self.given["argv"], *words], seconds, user=self.given["become_user"])

@@ -1,0 +1,40 @@
+# Copyright (c) 2026, graceful.azure contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is private to the collection: it may change without notice.
+
+"""A task file of the user's own that saves something. The controller runs it."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ansible_collections.graceful.azure.plugins.module_utils import _option_checks as check
+from ansible_collections.graceful.azure.plugins.module_utils._kind import Kind, Options
+
+TASK_FILE = re.compile(r"\S.*\.ya?ml", re.DOTALL)
+
+
+class Item(Kind):
+    summary = "The task file has run and `probe` passes. Nothing is put back: what it saved is its own."
+    options: t.ClassVar[t.Mapping[str, t.Mapping[str, t.Any]]] = {
+        "file": {"type": "str", "required": True, "description": "A task file (.yml) that saves."},
+        "probe": {
+            "type": "raw",
+            "required": True,
+            "description": "What proves it: a condition or a list of conditions. A task that was skipped must not look "
+            "like one that was done.",
+        },
+    }
+    by_controller = True
+
+    @classmethod
+    def mistake(cls, options: Options) -> str:
+        probe = options["probe"]
+        wrong = check.texts("probe", probe) if isinstance(probe, list) else check.text("probe", probe)
+        return check.first(
+            "" if TASK_FILE.fullmatch(options["file"]) else "file has to be a task file, whose name ends with .yml.",
+            "probe has to be a condition or a list of conditions." if wrong and not isinstance(probe, bool) else "",
+        )

@@ -1,0 +1,93 @@
+# Copyright (c) 2026, graceful.azure contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is private to the collection: it may change without notice.
+
+"""Programs of the user's own: one that drains, one that tells whether it is done, and one that undoes it."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.graceful.azure.plugins.module_utils import _option_checks as check
+from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
+from ansible_collections.graceful.azure.plugins.module_utils._kind import Done, Kind, Look, Noted, Options, Ran
+from ansible_collections.graceful.azure.plugins.module_utils._patience import Proof
+from ansible_collections.graceful.azure.plugins.module_utils._text import clean
+
+# A probe that takes longer is not one that can be asked again and again.
+LONGEST_PROBE = 30.0
+
+
+class Step(Kind):
+    summary = (
+        "`do` has ended with 0, and `probe` ends with 0. Undone: `undo` has ended with 0. What passed the probe before "
+        "is left as it is."
+    )
+    options: t.ClassVar[t.Mapping[str, t.Mapping[str, t.Any]]] = {
+        "do": {
+            "type": "list",
+            "elements": "str",
+            "required": True,
+            "description": "The program that drains, and its arguments. No shell is used. It may be run again after an "
+            "interruption.",
+        },
+        "probe": {
+            "type": "list",
+            "elements": "str",
+            "required": True,
+            "description": "A program that ends with 0 if the host is drained and changes nothing. It is asked before "
+            "`do`, and after it until it passes.",
+        },
+        "undo": {
+            "type": "list",
+            "elements": "str",
+            "description": "The program that puts the host back. Without it there is nothing to undo.",
+        },
+        "become_user": {
+            "type": "str",
+            "description": "The user that they run as. By default the one that the host is managed as.",
+        },
+        "environment": {
+            "type": "dict",
+            "description": "Variables for them. They are noted in the host's record, so this is no place for secrets.",
+        },
+    }
+
+    @classmethod
+    def mistake(cls, options: Options) -> str:
+        return check.first(
+            *(check.argv(name, options[name]) for name in ("do", "probe", "undo")),
+            check.text("become_user", options["become_user"]),
+            check.environment("environment", options["environment"]),
+        )
+
+    def look(self) -> Look:
+        proof = self._probe()
+        was_out = proof.holds and not self.tools.begun
+        return Look(proof.holds, proof.message, {"in_service": not was_out})
+
+    def do(self) -> Done:
+        self._demand_success("do")
+        return Done(self.tools.patience.until(self._probe, pause=1.0), {})
+
+    def undo(self, noted: Noted) -> str:
+        if not self.given["undo"]:
+            return "there is nothing to undo"
+        return f"undo has ended: {clean(self._demand_success('undo').message, 200)}"
+
+    def _probe(self) -> Proof:
+        ran = self._run("probe", self.tools.patience.request_timeout(LONGEST_PROBE))
+        ended = "passes" if ran.code == 0 else f"ends with {ran.code}"
+        return Proof(ran.code == 0, f"the probe {ended}: {clean(ran.message, 200)}")
+
+    def _demand_success(self, name: str) -> Ran:
+        ran = self._run(name, self.tools.patience.left)
+        if ran.code != 0:
+            raise EventsError(f"The program of {name} ended with {ran.code}: {clean(ran.message, 300)}")
+        return ran
+
+    def _run(self, name: str, seconds: float) -> Ran:
+        variables = {key: str(value) for key, value in (self.given["environment"] or {}).items()}
+        return self.tools.run(self.given[name], seconds, user=self.given["become_user"], environment=variables)

@@ -1,0 +1,70 @@
+# Copyright (c) 2026, graceful.azure contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is private to the collection: it may change without notice.
+
+"""The server of this host in one or several HAProxy. The controller takes the step, on the balancers."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.graceful.azure.plugins.module_utils import _option_checks as check
+from ansible_collections.graceful.azure.plugins.module_utils._haproxy import NAME
+from ansible_collections.graceful.azure.plugins.module_utils._kind import Json, Kind, Options
+
+
+class Step(Kind):
+    summary = "The server is in maintenance on each balancer, after its last session has ended. Undone: it is ready."
+    options: t.ClassVar[t.Mapping[str, t.Mapping[str, t.Any]]] = {
+        "backend": {"type": "str", "required": True, "description": "The backend."},
+        "server": {"type": "str", "required": True, "description": "The server as the backend calls it."},
+        "sockets": {
+            "type": "list",
+            "elements": "dict",
+            "required": True,
+            "description": "The balancers.",
+            "options": {
+                "host": {
+                    "type": "str",
+                    "required": True,
+                    "description": "The host in the inventory from which the socket is used.",
+                },
+                "socket": {
+                    "type": "str",
+                    "required": True,
+                    "description": "The path of the runtime socket, or host:port. It needs `level admin`.",
+                },
+            },
+        },
+    }
+    carries_traffic = True
+    by_controller = True
+
+    @classmethod
+    def mistake(cls, options: Options) -> str:
+        sockets = options["sockets"]
+        return check.first(
+            *(
+                "" if NAME.fullmatch(options[key]) else f"{key} cannot be a name in HAProxy."
+                for key in ("backend", "server")
+            ),
+            "" if sockets else "sockets has to be a list of {host: inventory name, socket: path or host:port}.",
+            *(check.text(f"{key} of sockets", each[key]) for each in sockets for key in ("host", "socket")),
+        )
+
+    @classmethod
+    def merged(cls, options: Options, before: Json, now: Json) -> Json:
+        """Each of `servers` has host, socket and in_service. Somebody may have added a balancer since."""
+        servers = {_place(server): server for server in [*_servers(now), *_servers(before)]}
+        return {**now, "servers": list(servers.values())}
+
+
+def _servers(before: Json) -> list[Json]:
+    servers = before.get("servers")
+    return [server for server in servers if isinstance(server, dict)] if isinstance(servers, list) else []
+
+
+def _place(server: t.Mapping[str, t.Any]) -> tuple[str, str]:
+    return str(server.get("host")), str(server.get("socket"))

@@ -1,0 +1,130 @@
+# Copyright (c) 2026, graceful.azure contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is private to the collection: it may change without notice.
+
+"""A node of a Pacemaker cluster gives its resources to the others, by the tools that every Pacemaker brings along."""
+
+from __future__ import annotations
+
+import typing as t
+from xml.etree import ElementTree
+
+from ansible_collections.graceful.azure.plugins.module_utils import _option_checks as check
+from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
+from ansible_collections.graceful.azure.plugins.module_utils._kind import Done, Kind, Look, Noted, Options, Runner
+from ansible_collections.graceful.azure.plugins.module_utils._patience import Patience, Proof
+from ansible_collections.graceful.azure.plugins.module_utils._text import clean, count, listed
+
+
+class Seen(t.NamedTuple):
+    online: bool
+    standby: bool
+    resources: int
+
+    @property
+    def message(self) -> str:
+        how = "standby" if self.standby else "active" if self.online else "offline"
+        return f"{how} with {count(self.resources, 'resource')}"
+
+
+def node_in(document: str, name: str) -> Seen:
+    """The node in what crm_mon prints as XML."""
+    try:
+        root = ElementTree.fromstring(document)
+    except (ElementTree.ParseError, ValueError) as exc:
+        raise EventsError(f"crm_mon did not print XML: {clean(exc, 200)}.") from exc
+    nodes = root.findall("./nodes/node")
+    node = next((node for node in nodes if node.get("name") == name), None)
+    if node is None:
+        known = listed([node.get("name") for node in nodes], 20) if nodes else "none"
+        raise EventsError(f"The cluster has no node {clean(name, 80)}; its nodes are: {known}.")
+    resources = node.get("resources_running") or "0"
+    if not resources.isdecimal() or len(resources) > 9:
+        raise EventsError(f"crm_mon does not tell the number of resources of the node {clean(name, 80)}.")
+    return Seen(node.get("online") == "true", node.get("standby") == "true", int(resources))
+
+
+class Node:
+    def __init__(self, run: Runner, patience: Patience, name: str | None = None) -> None:
+        self._run = run
+        self._patience = patience
+        self.name = name or self._tool("crm_node", "--name").strip()
+
+    @property
+    def shown(self) -> str:
+        return clean(self.name, 80)
+
+    def wants_standby(self) -> bool:
+        """What is configured for good; the cluster may not have acted on it yet."""
+        value = self._attribute("--query", "--quiet", "--default", "off")
+        return value.strip().lower() in ("on", "true", "yes", "1")
+
+    def set_standby(self, standby: bool) -> None:
+        # For good, so that it outlives the reboot that the maintenance may bring.
+        self._attribute("--update", "on" if standby else "off", "--lifetime", "forever")
+
+    def look(self) -> Seen:
+        command = ("crm_mon", "--one-shot", "--inactive")
+        try:
+            document = self._tool(*command, "--output-as=xml")
+        except EventsError as exc:
+            try:
+                # Before Pacemaker 2.0.3.
+                document = self._tool(*command, "--as-xml")
+            except EventsError:
+                raise exc from None
+        return node_in(document, self.name)
+
+    def bring(self, standby: bool) -> str:
+        if self.wants_standby() != standby:
+            self.set_standby(standby)
+        return self._patience.until(lambda: self._is_settled(standby), pause=1.0)
+
+    def _is_settled(self, standby: bool) -> Proof:
+        try:
+            seen = self.look()
+        except EventsError as exc:
+            return Proof(False, exc.message.rstrip("."))
+        settled = seen.standby and seen.resources == 0 if standby else seen.online and not seen.standby
+        return Proof(settled, f"{self.shown} is {seen.message}")
+
+    def _attribute(self, *arguments: str) -> str:
+        return self._tool("crm_attribute", f"--node={self.name}", "--name", "standby", *arguments)
+
+    def _tool(self, *command: str) -> str:
+        ran = self._run(command, self._patience.request_timeout(30))
+        if ran.code != 0:
+            raise EventsError(f"{command[0]} failed with {ran.code}: {clean(ran.message, 300)}")
+        return ran.out
+
+
+class Step(Kind):
+    summary = "The node is in standby and no resource runs on it; this outlives a reboot. Undone: it is active."
+    options: t.ClassVar[t.Mapping[str, t.Mapping[str, t.Any]]] = {
+        "node": {
+            "type": "str",
+            "description": "The node as the cluster calls it. By default the one that this host is.",
+        },
+    }
+
+    @classmethod
+    def mistake(cls, options: Options) -> str:
+        return check.text("node", options["node"])
+
+    def look(self) -> Look:
+        node = self._node
+        wanted, seen = node.wants_standby(), node.look()
+        done = wanted and seen.standby and seen.resources == 0
+        return Look(done, f"{node.shown} is {seen.message}", {"in_service": not wanted})
+
+    def do(self) -> Done:
+        return Done(self._node.bring(True), {})
+
+    def undo(self, noted: Noted) -> str:
+        return self._node.bring(False)
+
+    @property
+    def _node(self) -> Node:
+        return Node(self.tools.run, self.tools.patience, self.given["node"])

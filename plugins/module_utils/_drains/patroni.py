@@ -1,0 +1,217 @@
+# Copyright (c) 2026, graceful.azure contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is private to the collection: it may change without notice.
+
+"""Another member of a Patroni cluster leads, by Patroni's REST API. It is never a failover."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+from ansible_collections.graceful.azure.plugins.module_utils import _option_checks as check
+from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
+from ansible_collections.graceful.azure.plugins.module_utils._kind import Done, Kind, Look, Noted, Options
+from ansible_collections.graceful.azure.plugins.module_utils._patience import Patience, Proof
+from ansible_collections.graceful.azure.plugins.module_utils._peer import Answer, Login, NoAnswer, ask
+from ansible_collections.graceful.azure.plugins.module_utils._text import clean, masked
+
+LEADERS = ("leader", "standby_leader", "master", "primary")
+HEALTHY = ("running", "streaming", "in archive recovery")
+LARGEST_ANSWER = 4 * 1024 * 1024
+
+
+class Api:
+    """The REST API of one member."""
+
+    def __init__(
+        self, url: str, login: Login | None = None, ca_file: str | None = None, validate_certs: bool = True
+    ) -> None:
+        self._url = url.rstrip("/")
+        self._shown = clean(masked(self._url), 200)
+        self._login = login
+        self._ca_file = ca_file
+        self._verify = validate_certs
+
+    def ask(self, path: str, timeout: float, body: t.Mapping[str, t.Any] | None = None) -> Answer:
+        headers = {"Accept": "application/json"}
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+        try:
+            return ask(
+                self._url + path,
+                timeout,
+                "GET" if body is None else "POST",
+                headers=headers,
+                # Only changes need it.
+                login=None if body is None else self._login,
+                body=None if body is None else json.dumps(body).encode(),
+                verify=self._verify,
+                ca_file=self._ca_file,
+                largest=LARGEST_ANSWER,
+            )
+        except NoAnswer as exc:
+            raise EventsError(f"Patroni at {self._shown} does not answer: {exc.message}.") from exc
+
+    def read(self, path: str, timeout: float) -> tuple[int, dict[str, t.Any]]:
+        """A document, with its status: Patroni answers what it is asked (`/leader`: am I?) by the status."""
+        answer = self.ask(path, timeout)
+        try:
+            document = json.loads(answer.text)
+        except (ValueError, RecursionError):
+            document = None
+        if not isinstance(document, dict):
+            raise EventsError(f"Patroni at {self._shown}{path} answers {answer.status} and no document.")
+        return answer.status, document
+
+    def members(self, timeout: float) -> list[Member]:
+        _status, document = self.read("/cluster", timeout)
+        members = document.get("members", [])
+        if not isinstance(members, list) or not all(isinstance(each, dict) for each in members):
+            raise EventsError(f"Patroni at {self._shown}/cluster answers with something else than a list of members.")
+        return [Member(str(each.get("name")), str(each.get("role")), str(each.get("state"))) for each in members]
+
+
+class Member(t.NamedTuple):
+    name: str
+    role: str
+    state: str
+
+    @property
+    def leads(self) -> bool:
+        return self.role in LEADERS
+
+    @property
+    def is_healthy(self) -> bool:
+        return self.state in HEALTHY
+
+    @property
+    def shown(self) -> str:
+        return clean(self.name, 80)
+
+    @property
+    def message(self) -> str:
+        return f"{self.shown} is {clean(self.role, 40)} ({clean(self.state, 40)})"
+
+
+class Cluster:
+    """The cluster as this host's member sees it."""
+
+    def __init__(self, api: Api, patience: Patience) -> None:
+        self._api = api
+        self._patience = patience
+        self._name: str | None = None
+
+    def look(self) -> tuple[Member, list[Member]]:
+        """This host's member, and the others."""
+        # 200 is the lock of the leader: who has it leads, even while PostgreSQL is not promoted yet.
+        locked, own = self._api.read("/leader", self._patience.request_timeout())
+        members = self._api.members(self._patience.request_timeout())
+        role, state = "leader" if locked == 200 else str(own.get("role")), str(own.get("state"))
+        patroni = own.get("patroni")
+        name = patroni.get("name") if isinstance(patroni, dict) else None
+        self._name = str(name) if name else self._name
+        if self._name is None and role in LEADERS:
+            # Patroni before 3.1 does not tell its own name, but there is only one leader.
+            self._name = next((member.name for member in members if member.leads), None)
+        others = [member for member in members if member.name != self._name]
+        return Member(self._name or "this member", role, state), others
+
+    def give_up_leadership(self, candidate: str | None) -> str:
+        """Switch over if this member leads, then see another one lead and this one follow."""
+        mine, others = self.look()
+        if mine.leads and not others:
+            raise EventsError(f"{mine.shown} leads and there is no other member to take over.")
+        # Members tell of themselves every few seconds: one that has just come back may still be said to be stopped.
+        self._patience.until(self._can_leave, pause=1.0)
+        mine, _others = self.look()
+        if mine.leads:
+            request = {"leader": mine.name, **({"candidate": candidate} if candidate else {})}
+            # Patroni answers when the switchover has happened, so it gets all of the time.
+            answer = self._api.ask("/switchover", self._patience.request_timeout(3600), request)
+            if answer.status not in (200, 202):
+                raise EventsError(f"Patroni refuses the switchover ({answer.status}): {clean(answer.text, 300)}")
+        return self._patience.until(self._follows, pause=1.0)
+
+    def is_back(self) -> str:
+        """See this member healthy, in whatever role."""
+        return self._patience.until(self._is_member, pause=1.0)
+
+    def _can_leave(self) -> Proof:
+        mine, others = self.look()
+        told = clean(", ".join(f"{member.shown} is {clean(member.state, 40)}" for member in others), 300)
+        fit = self._name is not None and any(member.is_healthy for member in others)
+        return Proof(not mine.leads or fit, f"{mine.shown} leads and no other member is fit to take over: {told}")
+
+    def _follows(self) -> Proof:
+        try:
+            mine, others = self.look()
+        except EventsError as exc:
+            # While PostgreSQL restarts in its new role, Patroni may not answer.
+            return Proof(False, exc.message.rstrip("."))
+        leader = next((member for member in others if member.leads and member.is_healthy), None)
+        message = f"{mine.message}, {leader.shown if leader else 'nobody else'} leads"
+        return Proof(leader is not None and not mine.leads and mine.is_healthy, message)
+
+    def _is_member(self) -> Proof:
+        try:
+            mine, others = self.look()
+        except EventsError as exc:
+            return Proof(False, exc.message.rstrip("."))
+        led = any(member.leads for member in [mine, *others])
+        return Proof(mine.is_healthy and led, mine.message)
+
+
+class Step(Kind):
+    summary = "Another member leads and this one follows. Undone: this one is a healthy member, in whatever role."
+    options: t.ClassVar[t.Mapping[str, t.Mapping[str, t.Any]]] = {
+        "url": {
+            "type": "str",
+            "default": "http://127.0.0.1:8008",
+            "description": "The REST API of this host's member.",
+        },
+        "candidate": {
+            "type": "str",
+            "description": "The member that shall lead. By default Patroni chooses the fittest.",
+        },
+        "username": {"type": "str", "description": "The user of the REST API, where it has one."},
+        "password": {"type": "str", "no_log": True, "description": "The user's password."},
+        # Not of type path: that would be expanded on the controller.
+        "ca_file": {
+            "type": "str",
+            "description": "Certificates to check that of an `https` URL with, instead of the system's.",
+        },
+        "validate_certs": {
+            "type": "bool",
+            "default": True,
+            "description": "Whether to check the certificate of an `https` URL.",
+        },
+    }
+    rules: t.ClassVar[t.Mapping[str, t.Any]] = {"required_together": [("username", "password")]}
+
+    @classmethod
+    def mistake(cls, options: Options) -> str:
+        return check.first(
+            check.http_url("url", options["url"]),
+            *(check.text(name, options[name]) for name in ("candidate", "username", "password", "ca_file")),
+        )
+
+    def look(self) -> Look:
+        mine, others = self._cluster.look()
+        led_by_other = any(member.leads and member.is_healthy for member in others)
+        done = mine.is_healthy and led_by_other and not mine.leads
+        return Look(done, mine.message, {"role": clean(mine.role, 40), "state": clean(mine.state, 40)})
+
+    def do(self) -> Done:
+        return Done(self._cluster.give_up_leadership(self.given["candidate"]), {})
+
+    def undo(self, noted: Noted) -> str:
+        return self._cluster.is_back()
+
+    @property
+    def _cluster(self) -> Cluster:
+        given = self.given
+        login = Login(given["username"], given.get("password")) if given["username"] else None
+        return Cluster(Api(given["url"], login, given["ca_file"], given["validate_certs"]), self.tools.patience)

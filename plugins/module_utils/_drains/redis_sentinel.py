@@ -1,0 +1,325 @@
+# Copyright (c) 2026, graceful.azure contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is private to the collection: it may change without notice.
+
+"""Another Redis server is the master, by the Sentinels that watch it. Both are spoken to in their own protocol.
+
+Until another server is the master, this one takes no writes, for 10 seconds at most, and then follows it at once. A
+Sentinel alone would tell it some ten seconds later, and what it acknowledges in that time would be lost. This needs
+Redis 6.2 and a user that may CLIENT, REPLICAOF and CONFIG REWRITE; without, the Sentinel does it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import typing as t
+
+from ansible_collections.graceful.azure.plugins.module_utils import _option_checks as check
+from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
+from ansible_collections.graceful.azure.plugins.module_utils._kind import Done, Kind, Look, Noted, Options
+from ansible_collections.graceful.azure.plugins.module_utils._patience import Late, Patience, Proof
+from ansible_collections.graceful.azure.plugins.module_utils._peer import Login, NoAnswer, connect
+from ansible_collections.graceful.azure.plugins.module_utils._text import clean
+
+Reply = t.Union[str, int, None, t.List[t.Any]]
+LARGEST_REPLY = 1024 * 1024
+# Long enough for another server to be promoted; it ends by itself if this program does.
+LONGEST_PAUSE = 10.0
+LONGEST_LAG = 5.0
+# More digits than any number in this protocol has.
+LONGEST_NUMBER = 20
+
+
+class Refusal(EventsError):
+    """An error that the server itself gave."""
+
+
+class Place(t.NamedTuple):
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{clean(self.host, 100)}:{self.port}"
+
+
+class Reader(t.Protocol):
+    def readline(self, size: int = -1, /) -> bytes: ...
+
+    def read(self, size: int = -1, /) -> bytes: ...
+
+
+def ask(place: Place, login: Login, timeout: float, *words: str) -> Reply:
+    """One command on a connection of its own; passwords never become part of a message."""
+    try:
+        with connect(place, timeout, LARGEST_REPLY) as channel:
+            if login.password:
+                user = [login.username] if login.username else []
+                channel.sendall(encoded(["AUTH", *user, login.password]))
+                decoded(channel.reader)
+            channel.sendall(encoded(words))
+            return decoded(channel.reader)
+    except (NoAnswer, EOFError, ValueError) as exc:
+        raise EventsError(f"{place} does not answer as Redis would: {clean(exc, 200)}.") from exc
+    except Refusal as exc:
+        # A server that does not know AUTH repeats what it was told.
+        said = exc.message.replace(login.password, "…") if login.password else exc.message
+        raise Refusal(f"{place} refuses {words[0]}: {clean(said, 200)}") from None
+
+
+def encoded(words: t.Sequence[str]) -> bytes:
+    parts = [word.encode("utf-8", "replace") for word in words]
+    return b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%s\r\n" % (len(part), part) for part in parts)
+
+
+def decoded(stream: Reader, depth: int = 0) -> Reply:
+    line = stream.readline(LARGEST_REPLY)
+    if not line.endswith(b"\r\n") or depth > 8:
+        raise EOFError("the answer is cut off" if depth <= 8 else "the answer is nested too deeply")
+    kind, rest = line[:1], line[1:-2].decode("utf-8", "replace")
+    if kind == b"+":
+        return rest
+    if kind == b"-":
+        raise Refusal(rest)
+    if kind not in (b":", b"$", b"*") or len(rest) > LONGEST_NUMBER:
+        raise ValueError("the answer is not in its protocol")
+    number = int(rest)
+    if kind == b":":
+        return number
+    if number < 0:
+        return None
+    if number > LARGEST_REPLY:
+        raise ValueError("the answer is too large")
+    if kind == b"*":
+        return [decoded(stream, depth + 1) for _each in range(number)]
+    body = stream.read(number + 2)
+    if len(body) != number + 2:
+        raise EOFError("the answer is cut off")
+    return body[:-2].decode("utf-8", "replace")
+
+
+class Role(t.NamedTuple):
+    name: str
+    link: str = ""
+    # For a master: how much it has written, and how much of it each replica has.
+    written: int = 0
+    replicas: t.Sequence[int] = ()
+
+    @property
+    def message(self) -> str:
+        if self.name == "master":
+            return "master"
+        return f"replica, its link to the master is {clean(self.link, 40) or 'unknown'}"
+
+
+def role_in(reply: Reply) -> Role:
+    """What ROLE answers. Raises ValueError if it is something else."""
+    if not isinstance(reply, list) or not reply or reply[0] not in ("master", "slave"):
+        raise ValueError("does not tell whether it is a master or a replica")
+    if reply[0] == "slave":
+        return Role("replica", str(reply[3]) if len(reply) > 3 else "")
+    if len(reply) < 3 or not isinstance(reply[2], list) or not all(_is_replica(each) for each in reply[2]):
+        raise ValueError("does not tell its replicas")
+    return Role("master", "", _number(reply[1]), [_number(offset) for _host, _port, offset in reply[2]])
+
+
+def _is_replica(entry: t.Any) -> bool:
+    return isinstance(entry, list) and len(entry) == 3
+
+
+def _number(value: t.Any) -> int:
+    if isinstance(value, int) or (isinstance(value, str) and len(value) <= LONGEST_NUMBER):
+        return int(value)
+    raise ValueError("tells something else where a number should be")
+
+
+class Server:
+    """This host's Redis, and the Sentinels that can move the master elsewhere."""
+
+    def __init__(
+        self,
+        place: Place,
+        login: Login,
+        sentinels: t.Sequence[Place],
+        sentinel_login: Login,
+        master_name: str,
+        patience: Patience,
+    ) -> None:
+        self._place = place
+        self._login = login
+        self._sentinels = sentinels
+        self._sentinel_login = sentinel_login
+        self._master_name = master_name
+        self._patience = patience
+
+    def role(self) -> Role:
+        reply = ask(self._place, self._login, self._patience.request_timeout(), "ROLE")
+        try:
+            return role_in(reply)
+        except ValueError as exc:
+            raise EventsError(f"{self._place} answers ROLE, but {clean(exc, 200)}.") from exc
+
+    def give_up_mastership(self) -> str:
+        """Have the Sentinels fail over if this server is the master, then see it follow another."""
+        if self.role().name == "master":
+            self._hand_over()
+        return self._patience.until(self._follows)
+
+    def is_back(self) -> str:
+        """See this server take part: the master, or a replica that is connected to it."""
+        return self._patience.until(self._takes_part)
+
+    def _hand_over(self) -> None:
+        """A Sentinel tells the old master some ten seconds late, and what it acknowledges until then would be lost."""
+        self._tell(["CLIENT", "PAUSE", str(int(min(LONGEST_PAUSE, self._patience.left) * 1000)), "WRITE"])
+        try:
+            self._let_replicas_catch_up()
+            failing_over = self._fail_over()
+            if failing_over:
+                successor = self._successor(*failing_over)
+                follow = ["REPLICAOF", successor.host, str(successor.port)]
+                self._tell(follow, ["CLIENT", "KILL", "TYPE", "normal"], ["CONFIG", "REWRITE"])
+        finally:
+            self._tell(["CLIENT", "UNPAUSE"])
+
+    def _let_replicas_catch_up(self) -> None:
+        """All of them if they can, since the Sentinel chooses; one at least."""
+        begin = self.role()
+        behind: list[bool] = []
+
+        def have_caught_up() -> Proof:
+            now = self.role()
+            if begin.name != "master" or now.name != "master":
+                return Proof(True, "another server is the master already")
+            behind[:] = [offset < begin.written for offset in now.replicas]
+            return Proof(not any(behind), f"{sum(behind)} of {len(behind)} replicas lag behind")
+
+        try:
+            self._patience.part(LONGEST_LAG).until(have_caught_up, pause=0.1)
+        except Late:
+            if all(behind):
+                raise EventsError(f"{self._place} is the master, and all of its replicas lag behind.") from None
+
+    def _tell(self, *commands: t.Sequence[str]) -> None:
+        """Where this server is too old for it or the user may not, the Sentinels do it in their time."""
+        with contextlib.suppress(EventsError):
+            for words in commands:
+                ask(self._place, self._login, self._patience.request_timeout(), *words)
+
+    def _fail_over(self) -> tuple[Place, Place] | None:
+        """The Sentinel that does it, and what it called the master; any can, and one that already does is as good."""
+        complaints = []
+        for sentinel in self._sentinels:
+            try:
+                before = self._named_master(sentinel)
+                self._ask_sentinel(sentinel, "SENTINEL", "FAILOVER", self._master_name)
+            except Refusal as exc:
+                if "INPROG" in exc.message:
+                    return None
+                complaints.append(exc.message)
+            except EventsError as exc:
+                complaints.append(exc.message)
+            else:
+                return sentinel, before
+        raise EventsError(f"No Sentinel fails over {clean(self._master_name, 80)}: {'; '.join(complaints)}")
+
+    def _named_master(self, sentinel: Place) -> Place:
+        reply = self._ask_sentinel(sentinel, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._master_name)
+        if not isinstance(reply, list) or len(reply) != 2:
+            raise EventsError(f"{sentinel} knows no master {clean(self._master_name, 80)}.")
+        try:
+            return Place(str(reply[0]), _number(reply[1]))
+        except ValueError as exc:
+            raise EventsError(f"{sentinel} does not tell the port of the master.") from exc
+
+    def _successor(self, sentinel: Place, before: Place) -> Place:
+        """The new master, as soon as the Sentinel names it: it has been promoted by then."""
+        named = before
+
+        def is_another() -> Proof:
+            nonlocal named
+            with contextlib.suppress(EventsError):
+                named = self._named_master(sentinel)
+            return Proof(named != before, f"the Sentinel {sentinel} calls {named} the master")
+
+        self._patience.until(is_another, pause=0.1)
+        return named
+
+    def _ask_sentinel(self, sentinel: Place, *words: str) -> Reply:
+        return ask(sentinel, self._sentinel_login, self._patience.request_timeout(), *words)
+
+    def _follows(self) -> Proof:
+        return self._in_role(lambda role: role.name == "replica" and role.link == "connected")
+
+    def _takes_part(self) -> Proof:
+        return self._in_role(lambda role: role.name == "master" or role.link == "connected")
+
+    def _in_role(self, fits: t.Callable[[Role], bool]) -> Proof:
+        try:
+            role = self.role()
+        except EventsError as exc:
+            # Also while it still loads its data.
+            return Proof(False, exc.message.rstrip("."))
+        return Proof(fits(role), f"{self._place} is {role.message}")
+
+
+class Step(Kind):
+    summary = (
+        "This server is a replica that is connected to its master. Undone: it is the master or such a replica. Until "
+        "another server is the master, this one takes no writes, for 10 seconds at most, so that none is lost; this "
+        "needs Redis 6.2 and a user that may `CLIENT`, `REPLICAOF` and `CONFIG REWRITE`. TLS is not supported."
+    )
+    options: t.ClassVar[t.Mapping[str, t.Mapping[str, t.Any]]] = {
+        "master_name": {"type": "str", "required": True, "description": "What the Sentinels call the master."},
+        "host": {"type": "str", "default": "127.0.0.1", "description": "Where this host's Redis is."},
+        "port": {"type": "int", "default": 6379, "description": "The port of Redis."},
+        "username": {"type": "str", "description": "The user for Redis, where it has access control lists."},
+        "password": {"type": "str", "no_log": True, "description": "The password for Redis."},
+        "sentinels": {
+            "type": "list",
+            "elements": "dict",
+            "default": [{"host": "127.0.0.1", "port": 26379}],
+            "description": "The Sentinels. They are asked one after the other until one does it.",
+            "options": {
+                "host": {"type": "str", "required": True, "description": "Where it is."},
+                "port": {"type": "int", "default": 26379, "description": "Its port."},
+            },
+        },
+        "sentinel_username": {"type": "str", "description": "The user for the Sentinels."},
+        "sentinel_password": {"type": "str", "no_log": True, "description": "The password for the Sentinels."},
+    }
+
+    @classmethod
+    def mistake(cls, options: Options) -> str:
+        names = ("master_name", "host", "username", "password", "sentinel_username", "sentinel_password")
+        sentinels = options["sentinels"]
+        return check.first(
+            *(check.text(name, options[name]) for name in names),
+            check.port("port", options["port"]),
+            "" if sentinels else "sentinels has to be a list of {host, port}.",
+            *(check.text("host of sentinels", each["host"]) for each in sentinels),
+            *(check.port("port of sentinels", each["port"]) for each in sentinels),
+        )
+
+    def look(self) -> Look:
+        role = self._server.role()
+        return Look(role.link == "connected", role.message, {"role": role.name})
+
+    def do(self) -> Done:
+        return Done(self._server.give_up_mastership(), {})
+
+    def undo(self, noted: Noted) -> str:
+        return self._server.is_back()
+
+    @property
+    def _server(self) -> Server:
+        given = self.given
+        return Server(
+            Place(given["host"], given["port"]),
+            Login(given["username"], given.get("password")),
+            [Place(each["host"], each["port"]) for each in given["sentinels"]],
+            Login(given["sentinel_username"], given.get("sentinel_password")),
+            given["master_name"],
+            self.tools.patience,
+        )

@@ -1,0 +1,495 @@
+# Copyright (c) 2026, graceful.azure contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is private to the collection: it may change without notice.
+
+"""Carries one order out on the host: look, ready, approve, put_back or release. No Ansible, so the watcher can use it.
+
+A call may be cut off at any point and made again: the record says what was done. Each step is noted before and after it
+is taken, and each note fails if this run has lost its claim.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import typing as t
+
+from ansible_collections.graceful.azure.plugins.module_utils._clock import Clock
+from ansible_collections.graceful.azure.plugins.module_utils._document import (
+    SCHEDULED,
+    STARTED,
+    Event,
+    fingerprint,
+    same_id,
+    seen_by,
+)
+from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError, Refused
+from ansible_collections.graceful.azure.plugins.module_utils._record import Keeper, LostClaim
+from ansible_collections.graceful.azure.plugins.module_utils._service import Reading, Service
+from ansible_collections.graceful.azure.plugins.module_utils._text import clean
+from ansible_collections.graceful.azure.plugins.module_utils._worker import Worker
+
+if t.TYPE_CHECKING:
+    from ansible_collections.graceful.azure.plugins.module_utils._steps import Steps
+
+Json = t.Dict[str, t.Any]
+POLL = 1.0
+# Gone is said after several reads over some seconds; longer for an event that was never seen Started.
+GONE_READS, GONE_SECONDS, GONE_SECONDS_SCHEDULED = 3, 2.0, 5.0
+# After a POST without confirmation the document is read for this long before anybody posts again.
+UNCONFIRMED_FOR = 30.0
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
+
+
+class Order(t.NamedTuple):
+    """What to do. Steps, checkpoints and health checks have their options normalised, and secrets beside them."""
+
+    order: str = "look"
+    events: t.Sequence[Json] = ()
+    steps: t.Sequence[Json] = ()
+    checkpoint: t.Sequence[Json] = ()
+    health: t.Sequence[Json] = ()
+    secrets: t.Mapping[str, Json] = {}
+    checkpoint_dir: str = ""
+    # Seconds until the host has to be ready; for put_back, seconds that undoing may take.
+    seconds: float = 300.0
+    # Seconds that this call may take.
+    wait: float = 0.0
+    # The document that the caller knows: a wait ends when it changes.
+    known: str = ""
+    undo_on_failure: bool = False
+    # What became of the step that the controller took, and how its balancers looked before.
+    controller_step: Json | None = None
+    looked: t.Mapping[str, Json] = {}
+    # For approve: how old, in seconds, this host's own verification may be.
+    max_age: float = 60.0
+
+    @property
+    def event_ids(self) -> list[str]:
+        return [_id_of(event) for event in self.events]
+
+
+class Engine:
+    def __init__(
+        self,
+        order: Order,
+        service: Service,
+        vm_name: str | None,
+        keeper: Keeper,
+        detached: bool = True,
+        boot_id: str | None = None,
+    ) -> None:
+        self.order = order
+        self.keeper = keeper
+        self.clock: Clock = keeper.clock
+        self.boot_id = _boot_id() if boot_id is None else boot_id
+        self.warnings: list[str] = []
+        self._service = service
+        self._vm_name = vm_name
+        self._detached = detached
+        self._begin = self.clock.monotonic()
+        self._reading: Reading | None = None
+        self._events: list[Event] = []
+        self._error: str | None = None
+
+    @property
+    def _left(self) -> float:
+        return max(0.0, self.order.wait - (self.clock.monotonic() - self._begin))
+
+    def carry_out(self) -> Json:
+        """Do what the order says as far as it goes, and answer with a report and a fresh observation."""
+        does = {
+            "look": self._look,
+            "ready": self._ready,
+            "approve": self._approve,
+            "put_back": self._put_back,
+            "release": self._release,
+        }
+        try:
+            report = does[self.order.order]()
+        except LostClaim as exc:
+            held = dict.fromkeys(self.order.event_ids, exc.holder or {})
+            report = {"state": "held_by_other_run", "message": exc.message, "held": held}
+        except EventsError as exc:
+            report = {"state": "failed", "message": exc.message, **exc.fields}
+            if self.order.order in ("ready", "put_back"):
+                # What cannot even begin is not asked for again at once.
+                self._poll(self._changed)
+        return {"report": report, "observation": self._observation(), "warnings": self.warnings}
+
+    # ---- looking
+
+    def _observation(self) -> Json:
+        if self._reading is None and self._error is None:
+            self._read()
+        record: Json | None = None
+        record_error = None
+        try:
+            record = self.keeper.read()
+        except EventsError as exc:
+            record_error = exc.message
+        reading = self._reading
+        return {
+            "time": self.keeper.now,
+            "boot_id": self.boot_id,
+            "error": self._error,
+            "events": self._events if reading else None,
+            "document": fingerprint(self._events),
+            "document_incarnation": reading.document.incarnation if reading else None,
+            "clock_offset": reading.clock_offset if reading else None,
+            "vm_name": self._vm_name,
+            "api_version": self._service.api_version,
+            "endpoint": self._service.endpoint,
+            "record": record,
+            "record_error": record_error,
+        }
+
+    def _read(self) -> bool:
+        """Read the document; whether that was possible. A failure is kept and never looks like an empty document."""
+        try:
+            reading = self._service.read()
+            if self._vm_name is None:
+                self._vm_name = self._service.vm_name()
+        except EventsError as exc:
+            self._error = exc.message
+            return False
+        self.warnings.extend(oddity for oddity in reading.document.oddities if oddity not in self.warnings)
+        self._reading, self._error = reading, None
+        self._events = seen_by(reading.document, self._vm_name, reading.service_time)
+        return True
+
+    def _poll(self, over: t.Callable[[], bool], pause: float = POLL) -> bool:
+        """Read until it is over, or the time of this call is. A failure to read is waited out."""
+        limits = self._service.client.limits
+        self._service.client.limits = limits._replace(read_timeout=min(10.0, limits.read_timeout), retries=0)
+        try:
+            while True:
+                if self._read() and over():
+                    return True
+                if self._left <= 0:
+                    return False
+                self.clock.sleep(min(pause, self._left))
+        finally:
+            self._service.client.limits = limits
+
+    def _changed(self) -> bool:
+        return bool(self.order.known) and fingerprint(self._events) != self.order.known
+
+    def _look(self) -> Json:
+        if self.order.wait > 0:
+            self._poll(self._changed)
+        return {"state": "looked", "message": ""}
+
+    # ---- getting ready
+
+    def _ready(self) -> Json:
+        if not self._read():
+            raise EventsError(self._error or "The metadata service cannot be read.")
+        # A run that was suspended may come with an order that is long out of date.
+        standing = {same_id(event["event_id"]) for event in self._events if event["event_status"] != STARTED}
+        events = [event for event in self.order.events if same_id(event["event_id"]) in standing]
+        held = self._claim(events)
+        mine = [event_id for event_id in map(_id_of, events) if event_id not in held]
+        if not mine:
+            self._note_orphan(held)
+            state = "held_by_other_run" if held else "gone"
+            return {"state": state, "message": _held_message(held) if held else "Nothing stands.", "held": held}
+        result = self._rest_after_failure("ready", mine) or self._work(
+            "ready", mine, lambda progress: self._steps(mine, progress).get_ready()
+        )
+        return {**result, "held": held}
+
+    def _claim(self, events: t.Sequence[Json]) -> Json:
+        held, warnings = self.keeper.claim(events, self.boot_id)
+        self.warnings.extend(warnings)
+        return held
+
+    def _note_orphan(self, held: Json) -> None:
+        """The controller took a step after its claim was lost: it has to be undone by whoever comes next."""
+        answer = self.order.controller_step
+        if answer and answer.get("mode") == "do" and answer.get("phase") == "drain" and self.order.events:
+            step = {key: answer[key] for key in ("phase", "name", "kind")}
+            self.keeper.note_orphan(self.order.events[0], step, self.boot_id)
+
+    def _rest_after_failure(self, order: str, mine: t.Sequence[str]) -> Json | None:
+        """What failed is tried again after a growing pause; what is verified is verified again at the end of a wait."""
+        from ansible_collections.graceful.azure.plugins.module_utils._steps import resting, undoing_since
+
+        record = self.keeper.read()
+        worker = Worker(self.keeper.folder.path, self.clock)
+        if record is None or self.order.controller_step or (self._detached and worker.running() is not None):
+            return None
+        since = undoing_since(record, self.keeper.now) if order == "put_back" else 0.0
+        rest = resting(record, self.keeper.now, since)
+        verified = order == "ready" and all(
+            record["events"][event_id]["ready"] for event_id in mine if event_id in record["events"]
+        )
+        last = worker.state()
+        failed = last.get("result", {}).get("state") == "failed" and _matches(last, self._owner(order, mine))
+        if rest or ((verified or failed) and self.order.wait > 0):
+            end = self.clock.monotonic() + (rest["next_try"] if rest else self.order.wait)
+            self._poll(lambda: self._changed() or self.clock.monotonic() >= end)
+        return resting(record, self.keeper.now, since)
+
+    def _owner(self, order: str, mine: t.Sequence[str]) -> Json:
+        return {"run_id": self.keeper.run.run_id, "order": order, "events": sorted(mine)}
+
+    def _steps(self, mine: t.Sequence[str], progress: t.Callable[[str], None]) -> Steps:
+        from ansible_collections.graceful.azure.plugins.module_utils._steps import Steps
+
+        return Steps(self.order, self.keeper, mine, progress)
+
+    def _work(self, order: str, mine: t.Sequence[str], work: t.Callable[[t.Callable[[str], None]], Json]) -> Json:
+        """Have the work done, and look in on it for as long as this call may take."""
+        worker, owner = Worker(self.keeper.folder.path, self.clock), self._owner(order, mine)
+        if not self._detached:
+            return worker.work(owner, work)
+        busy = worker.running()
+        if busy is not None and not _matches(busy, owner):
+            worker.stop()
+            busy = None
+        if busy is None:
+            worker.start(owner, work)
+        return self._look_in(worker)
+
+    def _under_way(self, order: str) -> Json | None:
+        """What became of work that an earlier call began and whose result nobody has heard yet."""
+        worker, owner = Worker(self.keeper.folder.path, self.clock), self._owner(order, self.order.event_ids)
+        state = worker.state()
+        if not self._detached or self.order.controller_step or not _matches(state, owner) or state.get("told"):
+            return None
+        if worker.running() is None and "result" not in state:
+            return None
+        with contextlib.suppress(LostClaim), self.keeper.change(self.order.event_ids):
+            # The claim is renewed, in case that the work is silent for long.
+            pass
+        return self._look_in(worker)
+
+    def _look_in(self, worker: Worker) -> Json:
+        over = worker.wait(max(self._left, 1.0))
+        state = worker.state()
+        if not over:
+            return {"state": "working", "message": str(state.get("progress") or "at work")}
+        result = state.get("result")
+        worker.note_told(state)
+        # A worker that was killed leaves no result: the next call goes on where it was.
+        return result if isinstance(result, dict) else {"state": "working", "message": "cut off, it goes on"}
+
+    # ---- approving
+
+    def _approve(self) -> Json:
+        from ansible_collections.graceful.azure.plugins.module_utils._approver import Terms, approve
+
+        event = self.order.events[0]
+        event_id, ids = same_id(event["event_id"]), self.order.event_ids
+        entry = self._entry_to_approve(event_id)
+        posted = entry["approval"] or {}
+        if posted.get("status") == "approved":
+            # Azure may take its time until the event starts: nobody posts again for that.
+            return {"state": "approved", "message": "It is approved already.", "approval": posted}
+        if posted.get("status") in ("posting", "unconfirmed") and not self._settled(event_id, posted["at"]):
+            message = "A request was sent and is not confirmed yet."
+            return {"state": "unconfirmed", "message": message, "approval": posted}
+
+        def note(status: str, message: str = "") -> Json:
+            # Fenced: it fails if the claim was lost.
+            approval = {"at": self.keeper.now, "status": status, "run_id": self.keeper.run.run_id, "message": message}
+            self.keeper.note_event(ids, event_id, "approved" if status == "approved" else "", approval=approval)
+            return approval
+
+        terms = Terms(None, event.get("resources"), event.get("event_type"))
+        try:
+            done = approve(
+                self._service,
+                [event["event_id"]],
+                terms,
+                missing_ok=True,
+                check_mode=False,
+                before_post=lambda _ids: self._before_post(event_id, note),
+                repost=False,
+            )
+        except LostClaim:
+            raise
+        except EventsError as exc:
+            # What the service itself has refused, no other host needs to try.
+            final = isinstance(exc, Refused) or isinstance(exc.__cause__, Refused)
+            return {"state": "failed", "message": exc.message, "approval": note("failed", exc.message), "final": final}
+        outcomes = (
+            ("approved", done.approved, ""),
+            ("unconfirmed", done.unconfirmed, "The service did not confirm the request."),
+            ("started", done.already_started, "It has started already."),
+            ("gone", done.missing, "It is gone."),
+            ("unexpected", done.unexpected, " ".join(done.refusals)),
+        )
+        status, message = next(((name, said) for name, found, said in outcomes if found), ("failed", "Not approved."))
+        approval = note(status, message)
+        return {"state": status, "message": " ".join([message, *done.warnings]).strip(), "approval": approval}
+
+    def _entry_to_approve(self, event_id: str) -> Json:
+        """This run's own entry, verified a moment ago; anything else is not approved."""
+        record = self.keeper.read()
+        entry: Json | None = record["events"].get(event_id) if record else None
+        if entry is None or entry["claim"]["run_id"] != self.keeper.run.run_id:
+            raise LostClaim(entry["claim"] if entry else None)
+        self._demand_fresh(entry)
+        return entry
+
+    def _demand_fresh(self, entry: Json) -> None:
+        age = self.keeper.now - (entry["ready"] or 0)
+        if not entry["ready"] or not -5 <= age <= self.order.max_age:
+            raise EventsError(
+                "This host has not verified in the last moments that it is ready. It is verified again before anything "
+                "is approved."
+            )
+
+    def _before_post(self, event_id: str, note: t.Callable[[str], Json]) -> None:
+        """Under the lock: the claim is still ours, and the host still ready. Noted before it is posted."""
+        with self.keeper.change([event_id]) as record:
+            self._demand_fresh(record["events"][event_id])
+        note("posting")
+
+    def _settled(self, event_id: str, posted_at: float) -> bool:
+        """After a request whose answer is not known: whether the document was read for long enough since."""
+
+        def left_the_queue() -> bool:
+            now = {same_id(event["event_id"]): event["event_status"] for event in self._events}
+            return now.get(event_id, "").lower() != SCHEDULED.lower()
+
+        return self._poll(left_the_queue) or self.keeper.now - posted_at > UNCONFIRMED_FOR
+
+    # ---- putting back
+
+    def _put_back(self) -> Json:
+        under_way = self._under_way("put_back")
+        if under_way is not None:
+            return under_way
+        held = self._claim(self.order.events)
+        mine = [event_id for event_id in self.order.event_ids if event_id not in held]
+        if not mine:
+            return {"state": "held_by_other_run", "message": _held_message(held), "held": held}
+        times = _Times(mine, self.keeper.read() or {"events": {}}, self.clock.monotonic(), self.keeper.now)
+        if not self.order.controller_step:
+            over = self._poll(lambda: self._all_gone(times), 0.5)
+            self._note_times(mine, times)
+            if not over:
+                return {"state": "waiting", "message": self._standing(mine), "held": held, "times": times.told()}
+        gone = [event_id for event_id in mine if times.gone(event_id) or self.order.controller_step]
+        if self._still_needed(mine):
+            # Another event needs the host drained: what is gone is closed, and the steps stay.
+            self.keeper.close(mine, gone, "gone")
+            return {"state": "put_back", "message": "Another event still needs the host drained.", "held": held}
+        result = self._rest_after_failure("put_back", mine) or self._work(
+            "put_back", mine, lambda progress: self._steps(mine, progress).put_back()
+        )
+        return {**result, "held": held, "times": times.told()}
+
+    def _all_gone(self, times: _Times) -> bool:
+        # A host that is about to go down is not put back, whichever of its events does it.
+        times.note(self._events, self.clock.monotonic(), self.keeper.now)
+        others = any(event["affects_me"] and event["event_status"] == STARTED for event in self._events)
+        return times.all_gone() and not others
+
+    def _note_times(self, mine: t.Sequence[str], times: _Times) -> None:
+        """Seen Started, or the host has booted since it was claimed: then gone will mean completed."""
+        with self.keeper.change(mine) as record:
+            booted = record["boot_id"] != self.boot_id
+            for event_id in mine:
+                entry = record["events"].get(event_id)
+                if entry is None:
+                    continue
+                started = times.started.get(event_id) or (self.keeper.now if booted else None)
+                entry["started"] = entry["started"] or started
+                entry["gone"] = times.missing_since.get(event_id)
+                entry["gone_reads"] = times.reads(event_id)
+
+    def _still_needed(self, mine: t.Sequence[str]) -> bool:
+        record = self.keeper.read()
+        if self._reading is None:
+            self._read()
+        standing = {same_id(event["event_id"]) for event in self._events}
+        others = [key for key in (record["events"] if record else {}) if key not in mine]
+        # Where the document cannot be read, what is claimed counts as standing.
+        return any(key in standing or self._reading is None for key in others)
+
+    def _standing(self, mine: t.Sequence[str]) -> str:
+        seen = [event for event in self._events if same_id(event["event_id"]) in mine]
+        said = [f"{event['event_type']} {event['event_status']}" for event in seen]
+        return f"waits until it is over: {', '.join(said)}" if said else "waits until it is surely over"
+
+    # ---- giving back
+
+    def _release(self) -> Json:
+        worker = Worker(self.keeper.folder.path, self.clock)
+        busy = worker.running()
+        if busy is not None and busy.get("run_id") == self.keeper.run.run_id:
+            worker.stop()
+        released = self.keeper.release(self.order.event_ids)
+        return {"state": "released", "message": f"{len(released)} claims given back"}
+
+
+class _Times:
+    """When events were seen Started, and since when they are missing."""
+
+    def __init__(self, event_ids: t.Sequence[str], record: Json, monotonic: float, now: float) -> None:
+        self._event_ids = event_ids
+        self._first_missing: dict[str, tuple[float, int]] = {}
+        self._now = monotonic
+        self.started: dict[str, float] = {}
+        self.missing_since: dict[str, float] = {}
+        # What earlier calls have seen.
+        for event_id, entry in record["events"].items():
+            if event_id in event_ids and entry["started"]:
+                self.started[event_id] = entry["started"]
+            if event_id in event_ids and entry["gone"]:
+                self.missing_since[event_id] = entry["gone"]
+                self._first_missing[event_id] = (monotonic - max(0.0, now - entry["gone"]), entry["gone_reads"])
+
+    def note(self, events: t.Sequence[Event], monotonic: float, now: float) -> None:
+        self._now = monotonic
+        status = {same_id(event["event_id"]): event["event_status"] for event in events}
+        for event_id in self._event_ids:
+            if event_id in status:
+                self._first_missing.pop(event_id, None)
+                self.missing_since.pop(event_id, None)
+                if status[event_id].lower() == STARTED.lower():
+                    self.started.setdefault(event_id, now)
+            else:
+                since, reads = self._first_missing.get(event_id, (monotonic, 0))
+                self._first_missing[event_id] = (since, reads + 1)
+                self.missing_since.setdefault(event_id, now)
+
+    def gone(self, event_id: str) -> bool:
+        since, reads = self._first_missing.get(event_id, (0.0, 0))
+        needed = GONE_SECONDS if event_id in self.started else GONE_SECONDS_SCHEDULED
+        return reads >= GONE_READS and self._now - since >= needed
+
+    def reads(self, event_id: str) -> int:
+        return self._first_missing.get(event_id, (0.0, 0))[1]
+
+    def all_gone(self) -> bool:
+        return all(map(self.gone, self._event_ids))
+
+    def told(self) -> Json:
+        return {"started": self.started, "gone": self.missing_since}
+
+
+def _boot_id() -> str:
+    try:
+        with open(BOOT_ID) as file:
+            return file.read().strip()[:64]
+    except OSError:
+        return ""
+
+
+def _matches(state: Json, owner: Json) -> bool:
+    return all(state.get(key) == value for key, value in owner.items())
+
+
+def _id_of(event: t.Mapping[str, t.Any]) -> str:
+    return same_id(event["event_id"])
+
+
+def _held_message(held: Json) -> str:
+    holders = [str(holder.get("run_name")) for holder in held.values() if holder]
+    return f"{clean(', '.join(sorted(set(holders))) or 'Another run', 200)} holds the claim."

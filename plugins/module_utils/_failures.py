@@ -1,0 +1,133 @@
+# Copyright (c) 2026, graceful.azure contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is private to the collection: it may change without notice.
+
+"""Turns a broken connection or an answer other than 200 into an error with advice. Loaded only when there is one."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import pwd
+import typing as t
+from datetime import datetime
+
+from ansible_collections.graceful.azure.plugins.module_utils._document import parse_time
+from ansible_collections.graceful.azure.plugins.module_utils._errors import NoConnection, PassingFailure, Refused
+from ansible_collections.graceful.azure.plugins.module_utils._text import clean, quoted
+
+if t.TYPE_CHECKING:
+    from ansible_collections.graceful.azure.plugins.module_utils._transport import Reply
+
+PASSING_STATUSES = (410, 429, 500, 502, 503, 504)
+RETRY_AFTER_LEAST, RETRY_AFTER_MOST = 1.0, 30.0
+PROXY_AGENT_LOG = "/var/lib/azure-proxy-agent/ProxyAgent.Connection.log"
+
+
+def of_connection(
+    where: str, exc: Exception, out_of_time: bool, connect_timeout: float, total_timeout: float
+) -> PassingFailure:
+    """What an exception of requests, urllib3 or the socket means. With NoConnection nothing was sent, for certain."""
+    from requests.exceptions import ConnectTimeout, Timeout
+    from urllib3.exceptions import NewConnectionError
+
+    if isinstance(exc, ConnectTimeout):
+        return NoConnection(
+            f"{where} did not take the connection within {connect_timeout:g} s. Is this an Azure VM with its primary "
+            "network interface up, and is the address not blocked by a firewall or routed elsewhere?"
+        )
+    if out_of_time or isinstance(exc, Timeout):
+        return PassingFailure(
+            f"{where} did not finish its answer within {total_timeout:.3g} s. The first request of a VM may take two "
+            "minutes: leave read_timeout above 120 for it."
+        )
+    layers = list(_layers(exc))
+    cause = clean(getattr(layers[-1], "strerror", None) or layers[-1])
+    if any(isinstance(layer, NewConnectionError) for layer in layers):
+        return NoConnection(f"{where} cannot be reached ({cause}). Is this an Azure VM, and is endpoint right?")
+    return PassingFailure(f"{where} broke off the connection ({cause}).")
+
+
+def _layers(exc: BaseException) -> t.Iterator[BaseException]:
+    """The error, and those beneath it: requests and urllib3 carry them as reason or argument, or chain them."""
+    from urllib3.exceptions import HTTPError
+
+    for _dummy in range(8):
+        yield exc
+        inner = getattr(exc, "reason", None)
+        if not isinstance(inner, BaseException):
+            carried = next((arg for arg in exc.args if isinstance(arg, BaseException)), None)
+            # urllib3 1.26 raises without saying from what.
+            inner = carried or exc.__cause__ or (exc.__context__ if isinstance(exc, HTTPError) else None)
+        if not isinstance(inner, BaseException):
+            return
+        exc = inner
+
+
+def of_answer(what: str, reply: Reply, api_version: str, now: datetime) -> Refused | PassingFailure:
+    """What an answer other than 200 means; `what` says who answered what."""
+    error, versions = _error_body(reply.body)
+    said = f"{what} {reply.status}{error}."
+    if reply.status in PASSING_STATUSES:
+        return PassingFailure(said, reply.status, _retry_after(reply, now))
+    if 300 <= reply.status < 400:
+        target = quoted(reply.headers.get("Location", "nowhere"), 200)
+        return Refused(
+            f"{said} It redirects to {target}, which the metadata service never does and which is not followed. "
+            "Check endpoint, and what answers at that address.",
+            reply.status,
+        )
+    if reply.status in (401, 403):
+        return Refused(f"{said} {_not_allowed()}", reply.status)
+    if versions:
+        return Refused(
+            f"{said} Set api_version to one that it offers: {', '.join(versions)}; or to auto.", reply.status
+        )
+    advice = {
+        400: "The request was refused as it stands; if this is not a newer api_version than the service knows, "
+        "check that endpoint is Azure's metadata service.",
+        404: f"It does not have api_version {quoted(api_version, 40)}: set api_version to auto for the newest that it "
+        "has. If it has none, this is not the metadata service: check endpoint.",
+    }
+    return Refused(f"{said} {advice.get(reply.status, 'Check that endpoint is the metadata service.')}", reply.status)
+
+
+def _not_allowed() -> str:
+    uid = os.geteuid()
+    try:
+        user = f"{quoted(pwd.getpwuid(uid).pw_name)} (uid {uid})"
+    except KeyError:
+        user = f"with uid {uid}"
+    return (
+        "The Metadata Security Protocol is enforced on this VM: its guest proxy agent lets only allowed users, groups "
+        f"and processes through, and this request came from the user {user}. Allow it in the agent's rules, or run "
+        f"the task as a user that is allowed. The agent logs what it refuses in {PROXY_AGENT_LOG}."
+    )
+
+
+def _error_body(body: bytes) -> tuple[str, list[str]]:
+    """What the service says about the error, quoted, and the versions that it offers instead."""
+    try:
+        content = json.loads(body.decode("utf-8-sig"))
+    except (ValueError, RecursionError):
+        return "", []
+    if not isinstance(content, dict):
+        return "", []
+    error, versions = content.get("error"), content.get("newest-versions")
+    said = f" ({quoted(error, 300)})" if isinstance(error, str) and error else ""
+    return said, [clean(version, 40) for version in versions[:20]] if isinstance(versions, list) else []
+
+
+def _retry_after(reply: Reply, now: datetime) -> float | None:
+    value = reply.headers.get("Retry-After")
+    if value is None:
+        return None
+    moment = parse_time(value)
+    try:
+        seconds = float(value) if moment is None else (moment - now).total_seconds()
+    except ValueError:
+        return None
+    return min(max(seconds, RETRY_AFTER_LEAST), RETRY_AFTER_MOST) if not math.isnan(seconds) else None

@@ -1,0 +1,404 @@
+# Copyright (c) 2026, graceful.azure contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is private to the collection: it may change without notice.
+
+"""Takes the steps of a drain and the checkpoints, and undoes them. Each is noted before and after, under the claim."""
+
+from __future__ import annotations
+
+import hashlib
+import typing as t
+
+from ansible_collections.graceful.azure.plugins.module_utils import _checkpoints, _drains
+from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
+from ansible_collections.graceful.azure.plugins.module_utils._kind import Kind, Noted, Runner, Tools
+from ansible_collections.graceful.azure.plugins.module_utils._patience import Late, Patience
+from ansible_collections.graceful.azure.plugins.module_utils._record import Keeper, LostClaim, find_step, unfinished
+from ansible_collections.graceful.azure.plugins.module_utils._text import clean, count, duration, quoted
+
+if t.TYPE_CHECKING:
+    from ansible_collections.graceful.azure.plugins.module_utils._engine import Order
+
+Json = t.Dict[str, t.Any]
+Progress = t.Callable[[str], None]
+DRAIN, CHECKPOINT = "drain", "checkpoint"
+LOADERS: t.Mapping[str, t.Callable[[str], type[Kind]]] = {DRAIN: _drains.load, CHECKPOINT: _checkpoints.load}
+WORDS = {DRAIN: "Drain step", CHECKPOINT: "Checkpoint"}
+# Never more often than this, and then ever more rarely.
+PAUSES = (10.0, 20.0, 40.0, 60.0)
+# What a step of the controller proved is proven again if it is older than this.
+FRESH = 30.0
+LEFT_OUT = "it was out of service before the event, and is left so"
+# Of a machine that is taken away, what is saved in spite of a failed drain is better than nothing.
+TAKEN_AWAY = ("preempt", "terminate")
+
+
+class Failed(Exception):
+    """A step failed, which was noted."""
+
+    def __init__(self, result: Json) -> None:
+        super().__init__(result["message"])
+        self.result = result
+
+
+class Next(Exception):
+    """The controller has to take the next step."""
+
+    def __init__(self, step: Json) -> None:
+        super().__init__(step["name"])
+        self.result = {"state": "next", "message": f"{step['name']} is for the controller to do", "next": step}
+
+
+def resting(record: Json, now: float, since: float = 0.0) -> Json | None:
+    """What failed since then and may not be tried again yet; `next_try` says in how many seconds it may."""
+    failed = [step for step in record["steps"] if step["status"] == "failed" and step["at"] >= since]
+    last = max(failed, key=lambda step: float(step["at"] + _pause(step["attempts"])), default=None)
+    left = last["at"] + _pause(last["attempts"]) - now if last else 0.0
+    if last is None or left <= 0:
+        return None
+    return {**_failure(last["phase"], last, last["message"], False, last["attempts"]), "next_try": left, "tried": False}
+
+
+def undoing_since(record: Json, now: float) -> float:
+    """What failed before that is no reason to wait with undoing."""
+    return min((float(mark["at"]) for mark in record["timeline"] if mark["what"] == "restoring"), default=now + 1)
+
+
+def _pause(attempts: int) -> float:
+    return PAUSES[min(max(attempts, 1), len(PAUSES)) - 1]
+
+
+def archive_name(name: str) -> str:
+    """A file name that nothing in an item's name can change the place of."""
+    return hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:20] + ".tar.gz"
+
+
+class Steps:
+    def __init__(
+        self, order: Order, keeper: Keeper, mine: t.Sequence[str], progress: Progress, run: Runner | None = None
+    ) -> None:
+        self._order = order
+        self._keeper = keeper
+        self._mine = mine
+        self._progress = progress
+        self._run = run or _real_runner()
+        self._until = keeper.clock.monotonic() + order.seconds
+        self._answer = order.controller_step
+        self._record = keeper.read() or {"events": {}, "steps": [], "timeline": []}
+
+    # ---- draining and saving
+
+    def get_ready(self) -> Json:
+        entries = [self._record["events"][event_id] for event_id in self._mine if event_id in self._record["events"]]
+        gave_up = next((entry["gave_up"] for entry in entries if entry["gave_up"]), "")
+        if gave_up:
+            return self._give_up(gave_up)
+        if not any(entry["ready"] for entry in entries) and not unfinished(self._record):
+            self._keeper.mark(self._mine, "draining", f"{duration(self._order.seconds)} for it")
+        try:
+            failure = self._all(DRAIN, self._order.steps)
+            if failure is None or any(entry["event"]["event_type"].lower() in TAKEN_AWAY for entry in entries):
+                failure = self._all(CHECKPOINT, self._order.checkpoint) or failure
+        except Next as exc:
+            self._not_ready()
+            return exc.result
+        if failure is not None:
+            self._not_ready()
+            return self._give_up(failure["message"]) if self._order.undo_on_failure else failure
+        return self._note_ready()
+
+    def _all(self, phase: str, items: t.Sequence[Json]) -> Json | None:
+        """Take the steps in order, up to the first that fails; None if none does."""
+        try:
+            for item in items:
+                self._take(phase, item)
+        except Failed as exc:
+            return exc.result
+        return None
+
+    def _note_ready(self) -> Json:
+        message = f"{count(len(self._order.steps), 'step')} done, {len(self._order.checkpoint)} saved, all verified"
+        with self._keeper.change(self._mine) as record:
+            for event_id in self._mine:
+                entry = record["events"].get(event_id)
+                if entry is not None and entry["claim"]["run_id"] == self._keeper.run.run_id:
+                    if not entry["ready"]:
+                        at = {"at": self._keeper.now, "what": "ready", "detail": message}
+                        record["timeline"].append({**at, "event_id": entry["event"]["event_id"]})
+                    entry["ready"] = self._keeper.now
+        return {"state": "ready", "message": message}
+
+    def _not_ready(self) -> None:
+        self._note_events(ready=None)
+
+    def _note_events(self, **fields: t.Any) -> None:
+        with self._keeper.change(self._mine) as record:
+            for event_id in self._mine:
+                entry = record["events"].get(event_id)
+                if entry is not None and entry["claim"]["run_id"] == self._keeper.run.run_id:
+                    entry.update(fields)
+
+    def _give_up(self, message: str) -> Json:
+        """A failed drain is undone at once, if that was asked for; it is not tried again by this run."""
+        # Noted first: what is undone only half must never look like a drain under way.
+        self._note_events(gave_up=message)
+        try:
+            self._undo_all(lost=False, check=bool(unfinished(self._record)))
+            then = "What was done is undone."
+        except Next as exc:
+            return {**exc.result, "message": message}
+        except Failed as exc:
+            then = f"Undoing it failed, too: {exc.result['message']}"
+        return {"state": "failed", "message": f"{message} {then}", "final": True}
+
+    def _take(self, phase: str, item: Json) -> None:
+        name, kind = item["name"], LOADERS[phase](item["kind"])
+        noted = find_step(self._record, phase, name)
+        if noted is not None and noted["status"] == "undone":
+            noted = None
+        if noted is not None and noted["kind"] != item["kind"]:
+            message = (
+                f"it is of kind {item['kind']}, but an earlier run took one of that name and of kind "
+                f"{clean(noted['kind'], 40)} that is not undone. Give the new one another name"
+            )
+            raise Failed(_failure(phase, item, message, False, 0))
+        step = {"phase": phase, "name": name, "kind": item["kind"], "timeout": item.get("timeout")}
+        step["options"] = item["options"]
+        try:
+            if kind.by_controller:
+                self._ask_controller(kind, step, noted)
+            elif phase == CHECKPOINT:
+                self._save(kind, step, noted)
+            else:
+                self._drain(kind, step, noted)
+        except LostClaim:
+            raise
+        except EventsError as exc:
+            raise self._noted_failure(step, exc) from exc
+
+    def _drain(self, kind: type[Kind], step: Json, noted: Json | None) -> None:
+        work = kind(self._options(step), self._tools(step, noted))
+        look = work.look()
+        if noted and noted["status"] == "done" and look.done:
+            return
+        before = kind.merged(step["options"], noted["before"], look.before) if _begun(noted) else look.before
+        self._note({**step, "status": "doing", "message": "", "before": before, "data": {}})
+        done = work.do()
+        self._demand_in_time(step, done.message)
+        self._note({**step, "status": "done", "message": done.message, "data": done.data}, "draining", done.message)
+
+    def _save(self, kind: type[Kind], step: Json, noted: Json | None) -> None:
+        if noted and noted["status"] == "done":
+            return
+        if self._answers(step, "fetch"):
+            # Fetched by the controller: what is on the host only is not saved yet.
+            self._demand_answer()
+            self._note({**step, "status": "done", "message": noted["message"] if noted else ""}, "checkpointed")
+            return
+        work = kind(self._options(step), self._tools(step, noted))
+        self._note({**step, "status": "doing", "message": "", "before": {}, "data": {}})
+        done = work.do()
+        self._demand_in_time(step, done.message)
+        if done.data.get("fetched"):
+            self._note({**step, "status": "doing", "message": done.message, "data": done.data})
+            raise Next(self._for_controller(step, "fetch", archive=done.data["archive"]))
+        self._note({**step, "status": "done", "message": done.message, "data": done.data}, "checkpointed", done.message)
+
+    # ---- steps that the controller takes
+
+    def _ask_controller(self, kind: type[Kind], step: Json, noted: Json | None) -> None:
+        done = noted is not None and noted["status"] == "done"
+        if done and noted and self._keeper.now - noted["at"] < FRESH:
+            return
+        if self._answers(step, "verify"):
+            answer, self._answer = self._answer or {}, None
+            if answer.get("ok"):
+                self._note({**step, "status": "done", "message": str(answer.get("message") or "")})
+                return
+            done = False
+        if self._answers(step, "do"):
+            message = self._demand_answer()
+            self._note(
+                {**step, "status": "done", "message": message},
+                "checkpointed" if step["phase"] == CHECKPOINT else "draining",
+                message,
+            )
+            return
+        if done:
+            raise Next(self._for_controller(step, "verify"))
+        looked = dict(self._order.looked.get(step["name"]) or {})
+        if kind.looks_first and not looked and not _begun(noted):
+            raise Next(self._for_controller(step, "look"))
+        if looked.get("error"):
+            raise EventsError(str(looked["error"]))
+        before = kind.merged(step["options"], noted["before"], looked) if _begun(noted) else looked
+        self._note({**step, "status": "doing", "message": "", "before": before, "data": {}})
+        raise Next(self._for_controller(step, "do"))
+
+    def _answers(self, step: Json, mode: str) -> bool:
+        answer = self._answer or {}
+        asked = (answer.get("phase"), answer.get("name"), answer.get("mode"))
+        return asked == (step["phase"], step["name"], mode)
+
+    def _demand_answer(self) -> str:
+        answer, self._answer = self._answer or {}, None
+        message = clean(answer.get("message") or "")
+        if not answer.get("ok"):
+            raise Late(message) if answer.get("late") else EventsError(message or "the controller gave no reason")
+        return message
+
+    def _for_controller(self, step: Json, mode: str, **more: t.Any) -> Json:
+        left = self._left(step)
+        return {**{key: step[key] for key in ("phase", "name", "kind")}, "mode": mode, "seconds": left, **more}
+
+    # ---- putting back
+
+    def put_back(self) -> Json:
+        entries = [self._record["events"][event_id] for event_id in self._mine if event_id in self._record["events"]]
+        lost = any(entry["event"]["event_type"].lower() != "freeze" and entry["started"] for entry in entries)
+        if not any(mark["what"] == "restoring" for mark in self._record["timeline"]):
+            self._keeper.mark(self._mine, "restoring")
+        try:
+            self._undo_all(lost, check=bool(self._record["steps"]))
+        except (Next, Failed) as exc:
+            return exc.result
+        closed = self._keeper.close(self._mine, self._mine, "restored")
+        return {"state": "put_back", "message": "everything is undone and the host is well", "closed": closed}
+
+    def _undo_all(self, lost: bool, check: bool) -> None:
+        """Bring back what was lost, undo last first, check the health, and let traffic return last."""
+        left = unfinished(self._record)
+        drained = [step for step in reversed(left) if step["phase"] == DRAIN]
+        carries = {step["name"]: self._kind_of(step).carries_traffic for step in drained}
+        for step in left:
+            if step["phase"] == CHECKPOINT:
+                self._undo(step, lost)
+        for step in drained:
+            if not carries[step["name"]]:
+                self._undo(step, lost)
+        if check:
+            self._check_health()
+        for step in drained:
+            if carries[step["name"]]:
+                self._undo(step, lost)
+
+    def _kind_of(self, step: Json) -> type[Kind]:
+        try:
+            return LOADERS[step["phase"]](step["kind"])
+        except (EventsError, KeyError):
+            message = f"the record has a step of kind {quoted(step['kind'])}, which is not known here"
+            raise Failed(_failure(step["phase"], step, message, False, 1)) from None
+
+    def _undo(self, step: Json, lost: bool) -> None:
+        kind = self._kind_of(step)
+        try:
+            if not _begun(step):
+                message = "it was never begun"
+            elif not step["before"].get("in_service", True):
+                message = LEFT_OUT
+            elif kind.by_controller and step["phase"] == CHECKPOINT:
+                message = "nothing to undo"
+            elif kind.by_controller:
+                if not self._answers(step, "undo"):
+                    raise Next(self._for_controller(step, "undo", before=step["before"], options=step["options"]))
+                message = self._demand_answer()
+            else:
+                message = self._undo_here(kind, step, lost)
+            self._note({**_key(step), "status": "undone", "message": message}, "restoring", message)
+        except LostClaim:
+            raise
+        except EventsError as exc:
+            raise self._noted_failure(step, exc) from exc
+
+    def _undo_here(self, kind: type[Kind], step: Json, lost: bool) -> str:
+        if step["data"].get("fetched"):
+            if not self._answers(step, "send"):
+                raise Next(self._for_controller(step, "send", archive=step["data"]["archive"]))
+            self._demand_answer()
+        # Noted, which is the fence: nothing is undone by a run that has lost its claim.
+        self._note({**_key(step), "status": step["status"]})
+        return kind(self._options(step), self._tools(step, step)).undo(Noted(step["before"], step["data"], lost))
+
+    def _check_health(self) -> None:
+        from ansible_collections.graceful.azure.plugins.module_utils import _health_checks
+
+        items = [
+            {**item, **self._order.secrets.get(f"health/{number}", {})}
+            for number, item in enumerate(self._order.health)
+        ]
+        try:
+            _health_checks.check(items, self._keeper.clock, self._run, self._progress)
+        except EventsError as exc:
+            self._keeper.mark(self._mine, "failed", exc.message)
+            result = {"state": "failed", "message": f"The host is not well: {exc.message}", "attempts": 1}
+            raise Failed({**result, "step": "health"}) from exc
+
+    # ---- what all steps need
+
+    def _options(self, step: Json) -> Json:
+        return {**step["options"], **self._order.secrets.get(f"{step['phase']}/{step['name']}", {})}
+
+    def _left(self, step: Json) -> float:
+        left = self._until - self._keeper.clock.monotonic()
+        left = min(left, float(step["timeout"])) if step.get("timeout") else left
+        if left <= 0:
+            raise Late("no time is left for it")
+        return left
+
+    def _tools(self, step: Json, noted: Json | None) -> Tools:
+        def tell(message: str) -> None:
+            self._progress(f"{step['name']}: {clean(message, 200)}")
+
+        patience = Patience(self._left(step), self._keeper.clock, tell)
+        self._progress(f"{step['name']} ({step['kind']})")
+        directory, file_name = self._order.checkpoint_dir, archive_name(step["name"])
+        return Tools(patience, self._run, _begun(noted), directory, file_name)
+
+    def _demand_in_time(self, step: Json, message: str) -> None:
+        if self._keeper.clock.monotonic() > self._until:
+            raise Late(f"it ended, but only after its time: {message}")
+
+    def _note(self, step: Json, mark: str = "", detail: str = "") -> None:
+        step = {**step, "message": clean(step["message"])} if "message" in step else step
+        if step["status"] in ("done", "undone"):
+            step = {**step, "attempts": 0}
+        self._keeper.note_step(self._mine, step, mark, f"{step['name']}: {detail}" if detail else "")
+        self._record = self._keeper.read() or self._record
+
+    def _noted_failure(self, step: Json, exc: EventsError) -> Failed:
+        noted = find_step(self._record, step["phase"], step["name"])
+        if noted is not None and noted["status"] == "undone":
+            noted = None
+        attempts = (noted["attempts"] if noted else 0) + 1
+        # What was never begun must not be undone, but its next try waits like the others.
+        fresh = {**step, "before": {}, "data": {"begun": False}} if noted is None else _key(step)
+        self._note({**fresh, "status": "failed", "message": exc.message, "attempts": attempts}, "failed", exc.message)
+        return Failed(_failure(step["phase"], step, exc.message, isinstance(exc, Late), attempts))
+
+
+def _failure(phase: str, item: Json, message: str, late: bool, attempts: int) -> Json:
+    how = f"{'was late' if late else 'failed'}: {clean(message)}"
+    return {
+        "state": "failed",
+        "message": f"{WORDS.get(phase, 'Step')} {quoted(item['name'])} ({item['kind']}) {how}",
+        "step": item["name"],
+        "attempts": attempts,
+        "next_try": _pause(attempts),
+        "late": late,
+    }
+
+
+def _begun(noted: Json | None) -> bool:
+    return noted is not None and noted["data"].get("begun", True)
+
+
+def _key(step: Json) -> Json:
+    return {key: step[key] for key in ("phase", "name", "kind")}
+
+
+def _real_runner() -> Runner:
+    from ansible_collections.graceful.azure.plugins.module_utils._run import run
+
+    return run

@@ -1,0 +1,252 @@
+#!/usr/bin/python
+# Copyright (c) 2026, graceful.azure contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: host_maintenance
+short_description: Get one host ready for announced maintenance, and put it back
+version_added: 0.2.0
+author: graceful.azure contributors (@graceful)
+description:
+  - Carries one order out on the host, in one process. It claims the events, takes the drain steps, saves the checkpoints,
+    verifies all of it and notes it in the host's record; or it waits until the events are gone, brings back what was lost,
+    undoes the steps last first, checks the health and closes the record.
+  - A call that is cut off is made again. It finds in the record what was done, and goes on.
+  - It acts only while this run holds the claim of the events, and checks that immediately before each step.
+  - As a task it is called again and again until the order is carried out or O(timeout) is over. It lives through a reboot of the
+    host and prints what it waits for. The role P(graceful.azure.maintenance#role) calls it once in each pass.
+notes:
+  - C(async) is not supported. The task reconnects by itself.
+  - Work that takes longer than O(wait) goes on in a process of its own on the host, and the next call looks in on it.
+extends_documentation_fragment:
+  - graceful.azure.attributes
+  - graceful.azure.imds
+options:
+  order:
+    description:
+      - V(look) reads the document and the record, and changes nothing.
+      - V(ready) claims the events, drains, saves and verifies.
+      - V(approve) lets the event start, if this host holds the claim and has just verified that it is ready.
+      - V(put_back) waits until the events are gone and puts the host back into service.
+      - V(release) gives the claims back. What is not undone stays in the record, for another run to take over.
+    type: str
+    choices: [look, ready, approve, put_back, release]
+    default: look
+  events:
+    description: The events, as M(graceful.azure.scheduled_events_info) returns them. Needed by every order but V(look).
+    type: list
+    elements: dict
+    default: []
+  steps:
+    description: The drain steps, each with C(name), C(kind), C(timeout) and C(options). The role P(graceful.azure.drain#role) has the kinds.
+    type: list
+    elements: dict
+    default: []
+  checkpoint:
+    description: What to save, in the same form. The role P(graceful.azure.checkpoint#role) has the kinds.
+    type: list
+    elements: dict
+    default: []
+  health:
+    description: What has to be well before traffic returns, see the role P(graceful.azure.restore#role).
+    type: list
+    elements: dict
+    default: []
+  secrets:
+    description: Secret options of steps, checkpoints and health checks. They are never recorded.
+    type: dict
+    default: {}
+  record_dir:
+    description: Directory of the host's record.
+    type: path
+    default: /var/lib/graceful/records
+  checkpoint_dir:
+    description: Directory for archives, on a disk that survives.
+    type: path
+    default: /var/lib/graceful/checkpoints
+  run_id:
+    description: What tells this run from all others. Needed by every order but V(look).
+    type: str
+    default: ""
+  run_name:
+    description: The same, for people.
+    type: str
+    default: ""
+  silent_for:
+    description: Seconds that the claim may stay silent before another run may take it over.
+    type: float
+    default: 120
+  force:
+    description: Take over what another run has claimed, although it may still be alive.
+    type: bool
+    default: false
+  seconds:
+    description: Seconds from now until the host has to be ready, or that undoing may take.
+    type: float
+    default: 300
+  wait:
+    description: Seconds that one call may take.
+    type: float
+    default: 0
+  known:
+    description: RV(observation.document) of an earlier call. A wait ends when the document differs from it.
+    type: str
+    default: ""
+  undo_on_failure:
+    description: Put the host back at once if its drain fails. The drain is then not tried again.
+    type: bool
+    default: false
+  controller_step:
+    description: What became of the step in RV(report.next), which the controller took.
+    type: dict
+  looked:
+    description: How balancers looked before anything was done, by the name of the step.
+    type: dict
+    default: {}
+  max_age:
+    description: For V(approve), how many seconds ago this host may have verified that it is ready.
+    type: float
+    default: 60
+  timeout:
+    description: Seconds that the task may go on, all calls together. V(0) makes one call.
+    type: float
+    default: 0
+attributes:
+  check_mode:
+    support: full
+    details: It looks, and changes nothing.
+  diff_mode:
+    support: none
+    details: There is nothing to show beyond the report.
+  idempotent:
+    support: full
+seealso:
+  - module: graceful.azure.scheduled_events_info
+"""
+
+EXAMPLES = r"""
+- name: Read what is announced to this host, and what it remembers
+  graceful.azure.host_maintenance:
+    order: look
+  register: host
+
+- name: Get the host ready for what is announced to it
+  graceful.azure.host_maintenance:
+    order: ready
+    events: "{{ host.observation.events }}"
+    run_id: by-hand-1
+    steps:
+      - name: application
+        kind: services
+        options: {services: [shop], use: auto}
+    timeout: 300
+"""
+
+RETURN = r"""
+report:
+  description: What became of the order.
+  returned: success
+  type: dict
+  contains:
+    state:
+      description:
+        - V(looked), V(ready), V(working), V(next), V(failed), V(waiting), V(put_back), V(released), V(held_by_other_run), V(gone), V(skipped);
+          of an approval also V(approved), V(unconfirmed), V(started), V(unexpected).
+      type: str
+      sample: ready
+    message:
+      description: The same in words.
+      type: str
+      sample: 2 steps done, 1 saved, all verified
+    next:
+      description: A step that only the controller can take.
+      type: dict
+      sample: {"phase": "drain", "name": "balancers", "kind": "haproxy", "mode": "do", "seconds": 280.5}
+    held:
+      description: Who holds the events that this run could not claim.
+      type: dict
+      sample: {}
+observation:
+  description: What the host sees after the order.
+  returned: success
+  type: dict
+  contains:
+    events:
+      description: The events, as M(graceful.azure.scheduled_events_info) returns them; V(none) if they could not be read.
+      type: list
+      elements: dict
+      sample: []
+    error:
+      description: Why they could not be read.
+      type: str
+      sample: null
+    document:
+      description: Equal for equal documents.
+      type: str
+      sample: e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855
+    record:
+      description: The host's record; V(none) if it has none.
+      type: dict
+      sample: null
+"""
+
+import typing as t
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.graceful.azure.plugins.module_utils._argspec import connection_options, run
+from ansible_collections.graceful.azure.plugins.module_utils._engine import Engine, Order
+from ansible_collections.graceful.azure.plugins.module_utils._errors import WrongOption
+from ansible_collections.graceful.azure.plugins.module_utils._record import Keeper, Run
+from ansible_collections.graceful.azure.plugins.module_utils._service import Service
+
+
+def carry_out(module: AnsibleModule, service: Service) -> dict[str, t.Any]:
+    params = module.params
+    order = Order(**{key: params[key] for key in Order._fields})
+    if order.order != "look" and not (order.events and params["run_id"].strip()):
+        raise WrongOption(f"order={order.order} needs events and run_id.")
+    if any(not isinstance(event.get("event_id"), str) or not event["event_id"].strip() for event in order.events):
+        raise WrongOption("events: each needs an event_id.")
+    run_name = params["run_name"] or params["run_id"]
+    keeper = Keeper(params["record_dir"], Run(params["run_id"], run_name, params["silent_for"], params["force"]))
+    skipped = module.check_mode and order.order != "look"
+    engine = Engine(order._replace(order="look", wait=0.0) if skipped else order, service, params["vm_name"], keeper)
+    result = engine.carry_out()
+    for warning in result.pop("warnings"):
+        module.warn(warning)
+    if skipped:
+        result["report"] = {"state": "skipped", "message": "Check mode: nothing was done."}
+    return dict(result, changed=order.order not in ("look", "approve") and not skipped)
+
+
+def main() -> None:
+    specific = {
+        "order": {"type": "str", "choices": ["look", "ready", "approve", "put_back", "release"], "default": "look"},
+        "events": {"type": "list", "elements": "dict", "default": []},
+        "steps": {"type": "list", "elements": "dict", "default": []},
+        "checkpoint": {"type": "list", "elements": "dict", "default": []},
+        "health": {"type": "list", "elements": "dict", "default": []},
+        "secrets": {"type": "dict", "default": {}, "no_log": True},
+        "record_dir": {"type": "path", "default": "/var/lib/graceful/records"},
+        "checkpoint_dir": {"type": "path", "default": "/var/lib/graceful/checkpoints"},
+        "run_id": {"type": "str", "default": ""},
+        "run_name": {"type": "str", "default": ""},
+        "silent_for": {"type": "float", "default": 120},
+        "force": {"type": "bool", "default": False},
+        "seconds": {"type": "float", "default": 300},
+        "wait": {"type": "float", "default": 0},
+        "known": {"type": "str", "default": ""},
+        "undo_on_failure": {"type": "bool", "default": False},
+        "controller_step": {"type": "dict"},
+        "looked": {"type": "dict", "default": {}},
+        "max_age": {"type": "float", "default": 60},
+        "timeout": {"type": "float", "default": 0},
+    }
+    run(AnsibleModule({**connection_options(), **specific}, supports_check_mode=True), carry_out)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,176 @@
+# Copyright (c) 2026, graceful.azure contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is private to the collection: it may change without notice.
+
+"""Steps that the controller takes for a host: what the role's tasks need for them, and what became of them.
+
+A record is the word of its host, and of whoever rules that host. What reaches beyond it, to other machines and to files
+of the controller, is therefore taken from what the user has written and nowhere else.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.graceful.azure.plugins.module_utils._text import clean
+from ansible_collections.graceful.azure.plugins.plugin_utils._task_files import Unusable, is_file
+
+Json = dict[str, t.Any]
+Find = t.Callable[[str, bool], tuple[str, list[str]]]
+BY_CONTROLLER = ("haproxy", "tasks")
+MOST_PASSES = 100
+# Which files of a tasks step are used for what; a probe may also be a condition.
+TASKS = {"do": ("do", "probe"), "verify": (None, "probe"), "undo": ("undo", "undo_probe")}
+
+
+def mistakes(items: t.Sequence[Json], find: Find, noun: str) -> list[str]:
+    """What is wrong with the task files of these steps."""
+    found = []
+    for item in items:
+        for key, value in item["options"].items():
+            if item["kind"] == "tasks" and is_file(value):
+                try:
+                    find(value, "probe" in key)
+                except Unusable as exc:
+                    found.append(f"{noun} {item['name']!r} (tasks): {key} is {value!r}, {exc}.")
+    return found
+
+
+def described(step: Json, items: t.Sequence[Json], now: float, find: Find) -> Json:
+    """The step that the host asks for, with what the user has written for it."""
+    given = next((one for one in items if (one["name"], one["kind"]) == (step["name"], step["kind"])), None)
+    told: Json = {**step, "until": now + step["seconds"], "broken": "", "calls": [], "file": "", "probe_file": ""}
+    told["tasks"] = tasks_of(step)
+    if step["kind"] not in BY_CONTROLLER:
+        return told
+    if given is None:
+        told["broken"] = (
+            "It is not among the steps any more. Define it again, or undo it by hand and remove the host's record."
+        )
+    elif step["kind"] == "haproxy":
+        told["calls"] = _calls(step, given["options"])
+    else:
+        told.update(_files(step, given["options"], find))
+    return told
+
+
+def tasks_of(step: Json) -> str:
+    """The task file of the role maintenance that takes the step."""
+    modes = {"look": "look.yml", "fetch": "fetch.yml", "send": "send.yml"}
+    kinds = {"haproxy": "balancers.yml", "tasks": "user_tasks.yml"}
+    return modes.get(step["mode"]) or kinds.get(step["kind"], "nothing.yml")
+
+
+def most_passes(order: str, drains: t.Sequence[Json], saves: t.Sequence[Json], record: Json | None) -> int:
+    """How often an order may ask for the controller: a step is looked at, done, and verified again after later ones."""
+    if order == "put_back":
+        left = [step for step in (record or {"steps": []})["steps"] if step["status"] != "undone"]
+        return min(MOST_PASSES, sum(step["kind"] in (*BY_CONTROLLER, "paths") for step in left))
+    fetched = [item for item in saves if item["options"].get("to") == "controller"]
+    number = len(fetched) + sum(item["kind"] in BY_CONTROLLER for item in (*drains, *saves))
+    return min(MOST_PASSES, number * (number + 5) // 2)
+
+
+def looks(items: t.Sequence[Json], number: int) -> list[Json]:
+    """How to look at the balancers of a host before anything is done, in the pass of that number."""
+    return [
+        {**_place(item["options"], socket), "step": item["name"], "state": "maint", "pass": number}
+        for item in items
+        if item["kind"] == "haproxy"
+        for socket in item["options"]["sockets"]
+    ]
+
+
+def looked(results: t.Sequence[t.Mapping[str, t.Any]], number: int) -> Json:
+    """How they looked in that pass, by the name of the step; an error where one could not be asked."""
+    found: Json = {}
+    for result in results:
+        item = result.get("item")
+        if not isinstance(item, t.Mapping) or item.get("pass") != number:
+            continue
+        step = found.setdefault(str(item["step"]), {"servers": []})
+        if is_bad(result):
+            step["error"] = f"{item['host']}: {message_of(result)}"
+        before = result.get("before")
+        if isinstance(before, t.Mapping):
+            step["servers"].append(
+                {"host": item["host"], "socket": item["socket"], "in_service": before.get("in_service") is True}
+            )
+    return found
+
+
+def _place(options: Json, socket: Json) -> Json:
+    return {
+        "host": socket["host"],
+        "socket": socket["socket"],
+        "backend": options["backend"],
+        "server": options["server"],
+    }
+
+
+def _calls(step: Json, options: Json) -> list[Json]:
+    """All balancers let nothing new begin before the first one is waited for."""
+    servers = step["before"].get("servers") if isinstance(step["before"].get("servers"), list) else []
+    out = [
+        (one.get("host"), one.get("socket"))
+        for one in servers
+        if isinstance(one, t.Mapping) and not one.get("in_service", True)
+    ]
+    sockets = options["sockets"]
+    states = {"do": ("drain", "maint"), "verify": ("maint",), "undo": ("ready",)}.get(step["mode"], ())
+    if step["mode"] == "undo":
+        # A server that an operator had taken out before the event stays out.
+        sockets = [socket for socket in sockets if (socket["host"], socket["socket"]) not in out]
+    return [{**_place(options, socket), "state": state} for state in states for socket in sockets]
+
+
+def _files(step: Json, options: Json, find: Find) -> Json:
+    do, probe = TASKS.get(step["mode"], ("file", "probe")) if step["phase"] == "drain" else ("file", "probe")
+    told: Json = {"evidence": [], "probe": probe}
+    try:
+        if do and options.get(do):
+            told["file"] = find(options[do], False)[0]
+        if is_file(options.get(probe)):
+            told["probe_file"], told["evidence"] = find(options[probe], True)
+    except Unusable as exc:
+        told["broken"] = f"its file {exc}"
+    return told
+
+
+def answer(step: Json, given: t.Any) -> Json:
+    """What the role's tasks left, as the engine wants to hear it; whether the probe held is for the caller to add."""
+    told = {key: step[key] for key in ("phase", "name", "kind", "mode")}
+    if step["broken"]:
+        return {**told, "ok": False, "message": step["broken"]}
+    if not isinstance(given, t.Mapping) or given.get("name") != step["name"] or given.get("mode") != step["mode"]:
+        return {**told, "ok": False, "message": "the controller did not come to it"}
+    result = given.get("result")
+    result = result if isinstance(result, t.Mapping) else {}
+    bad = next(filter(is_bad, [*_items(result), result]), None)
+    if bad is not None:
+        where = (bad.get("item") or {}).get("host", "") if isinstance(bad.get("item"), t.Mapping) else ""
+        said = message_of(bad)
+        late = bool(bad.get("timedout") or bad.get("late"))
+        return {**told, "ok": False, "late": late, "message": f"{where}: {said}" if where else said}
+    changed = [item for item in _items(result) if item.get("changed")]
+    if step["kind"] == "haproxy" and step["mode"] == "verify" and changed:
+        return {**told, "ok": False, "message": message_of(changed[0])}
+    words = message_of(_items(result)[-1]) if _items(result) else ""
+    return {**told, "ok": True, "message": words or "the tasks ran"}
+
+
+def message_of(result: t.Mapping[str, t.Any]) -> str:
+    texts = (result.get(key) for key in ("msg", "stderr", "module_stderr", "reason"))
+    words = clean(next((text for text in texts if text), "no reason was given"))
+    return f"it could not be reached: {words}" if result.get("unreachable") else words
+
+
+def is_bad(result: t.Mapping[str, t.Any]) -> bool:
+    return bool(result.get("failed") or result.get("unreachable"))
+
+
+def _items(result: t.Mapping[str, t.Any]) -> list[t.Mapping[str, t.Any]]:
+    items = result.get("results")
+    return [item for item in items if isinstance(item, t.Mapping)] if isinstance(items, (list, tuple)) else []

@@ -1,0 +1,49 @@
+# Copyright (c) 2026, graceful.azure contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is private to the collection: it may change without notice.
+
+"""What is written for one host, as an action plugin reads it: the variables, and the task files that they name."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible.plugins.action import ActionBase
+from ansible_collections.graceful.azure.plugins.plugin_utils import _controller_steps as controller
+from ansible_collections.graceful.azure.plugins.plugin_utils import _task_files as task_files
+from ansible_collections.graceful.azure.plugins.plugin_utils._settings import Settings, read_settings
+
+Json = dict[str, t.Any]
+PLACEHOLDER = dict.fromkeys(("event_id", "event_type", "event_status", "not_before", "description", "event_source"), "")
+NOUNS = {"drain_steps": "Drain step", "checkpoint": "Checkpoint"}
+
+
+def host_settings(
+    action: ActionBase, variables: Json, event: Json, where: t.Collection[str] = ("host",)
+) -> tuple[Settings, list[str]]:
+    """The variables and what is wrong with them. What is written may refer to the event."""
+    seen = {**variables, "drain_event": event, "checkpoint_event": event}
+    settings = read_settings(seen, action._templar.copy_with_new_env(available_variables=seen).template, where)
+    return settings, settings.messages
+
+
+def file_mistakes(action: ActionBase, variables: Json, values: Json) -> list[str]:
+    """What is wrong with the task files of the steps and checkpoints."""
+    find = finder(action, variables)
+    found = []
+    for key, noun in NOUNS.items():
+        part = values.get(key)
+        found += controller.mistakes(part.items if part else [], find, noun)
+    return found
+
+
+def finder(action: ActionBase, variables: Json) -> controller.Find:
+    """How the host's task files are found and read."""
+
+    def find(name: str, probe: bool) -> tuple[str, list[str]]:
+        file = task_files.TaskFile(task_files.find(name, task_files.folders(variables)), action).read(probe)
+        return file.path, file.evidence
+
+    return find

@@ -1,0 +1,344 @@
+# Copyright (c) 2026, graceful.azure contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is private to the collection: it may change without notice.
+
+"""What a run says: what changed in a pass, what is stuck and why, and in the end the report. Pure."""
+
+from __future__ import annotations
+
+import typing as t
+from datetime import datetime, timezone
+
+from ansible_collections.graceful.azure.plugins.module_utils._document import STARTED, parse_time
+from ansible_collections.graceful.azure.plugins.module_utils._text import clean, duration, iso, listed, quoted
+from ansible_collections.graceful.azure.plugins.plugin_utils._policy import action_of
+from ansible_collections.graceful.azure.plugins.plugin_utils._reconcile import NEVER_COME_BACK
+
+Json = dict[str, t.Any]
+Host = tuple[str, str]
+IN_PROGRESS = "in progress"
+BAD_ENDS = ("failed", "left drained", "unreachable")
+WORK = {
+    "ready": "ready",
+    "working": "at work",
+    "next": "drains",
+    "failed": "FAILED",
+    "waiting": "ready and waiting",
+    "put_back": "back in service",
+    "released": "released",
+    "held_by_other_run": "left to another run",
+    "gone": "its event is gone",
+}
+
+
+def messages(before: Json, run: Json, now: float) -> list[str]:
+    """What changed in this pass, each line with its time."""
+    at = datetime.fromtimestamp(now, timezone.utc).strftime("%H:%M:%S")
+    lines = []
+    for event_id in run["events"]:
+        said, said_before = _event_state(run, event_id), _event_state(before, event_id)
+        if said != said_before:
+            lines.append(said)
+    for host, known in run["hosts"].items():
+        said, said_before = _host_state(known), _host_state(before["hosts"].get(host))
+        if said and said != said_before:
+            lines.append(f"{clean(host, 80)}: {said}")
+    return [f"{at} {line}" for line in lines]
+
+
+def _event_state(run: Json, event_id: str) -> str:
+    story = run["events"].get(event_id)
+    if story is None:
+        return ""
+    entry = story["entry"]
+    title = f"{clean(entry['event_type'], 40)} of {listed(entry['hosts'] or entry['resources'])}"
+    if story["gone"]:
+        return f"{title}: it is over."
+    if entry["event_status"] == STARTED:
+        return f"{title}: Azure has started it."
+    if story["approved"]:
+        return f"{title}: approved by {clean(story['approved_by'], 80)}."
+    if entry["wait_until"]:
+        return f"{title}: deferred until {entry['wait_until']}, because {entry['wait_reason']}."
+    if story["held"]:
+        return f"{title}: HELD, not approved, because {'; '.join(story['held'])}."
+    return f"{title}: {action_of(entry['action']).message}."
+
+
+def _host_state(known: Json | None) -> str:
+    if known is None:
+        return ""
+    if known["saw"] and not known["reachable"]:
+        return "cannot be reached now; it is tried again"
+    report = known["report"]
+    if report is None:
+        return f"cannot be asked: {known['error']}" if known["error"] and known["reachable"] else ""
+    word = WORK.get(report["state"], "")
+    if not word:
+        return ""
+    again = (
+        f" It is tried again in {duration(report['next_try'])}."
+        if report["state"] == "failed" and report["next_try"]
+        else ""
+    )
+    tries = f" (attempt {report['attempts']})" if report["attempts"] > 1 else ""
+    return f"{word}{tries}: {report['message']}.{again}".replace("..", ".") if report["message"] else word
+
+
+def standing(run: Json) -> list[str]:
+    """What is announced, what is being done and what is stuck: the last screen answers a phone call."""
+    lines = []
+    for event_id, story in run["events"].items():
+        if story["gone"]:
+            continue
+        lines.append(_event_state(run, event_id))
+        entry = story["entry"]
+        if not story["approved"] and entry["event_status"] != STARTED:
+            busy = [host for host in entry["hosts"] if host in run["orders"] and host not in story["ready"]]
+            if story["ready"]:
+                lines.append(f"  ready: {listed(story['ready'])}")
+            if busy:
+                lines.append(f"  not ready yet: {listed(busy)}")
+    return lines
+
+
+# ---- the report
+
+
+def report(run: Json, now: float) -> Json:
+    """The whole run. Every host and event that had work ends in exactly one result."""
+    hosts = {host: _host_story(run, host) for host in sorted(run["hosts"]) if _had_work(run, host)}
+    events = [_event_story(run, event_id, hosts) for event_id in run["events"]]
+    result = _result(run, hosts, events)
+    return {
+        "version": 2,
+        "drill": run["drill"],
+        "run": {
+            **{key: run.get(key) for key in ("run_id", "run_name", "started", "check_mode")},
+            "finished": run.get("finished"),
+        },
+        "result": result,
+        "messages": _recap(run, hosts, events) or ["Nothing is announced."],
+        "events": events,
+        "hosts": hosts,
+    }
+
+
+def _had_work(run: Json, host: str) -> bool:
+    known = run["hosts"][host]
+    return bool(known["closed"] or known["timeline"] or (known["events"] and _touched(run, host)))
+
+
+def _touched(run: Json, host: str) -> bool:
+    stories = [run["events"][event_id] for event_id in run["hosts"][host]["events"] if event_id in run["events"]]
+    actions = [action_of(story["entry"]["actions"].get(host, {}).get("action")) for story in stories]
+    return any(action.drains or action.approves for action in actions)
+
+
+def _host_story(run: Json, host: str) -> Json:
+    known = run["hosts"][host]
+    result, reason = _host_result(run, host)
+    return {
+        "vm_name": run["names"].get(host),
+        "result": result,
+        "reason": reason,
+        "events": [_spelled(run, event_id) for event_id in known["events"]],
+        "timeline": _timeline(run, host),
+    }
+
+
+def _spelled(run: Json, event_id: str) -> str:
+    story = run["events"].get(event_id)
+    return str(story["entry"]["event_id"]) if story else event_id
+
+
+def _host_result(run: Json, host: str) -> Host:
+    known = run["hosts"][host]
+    if run["check_mode"]:
+        return "untouched", ""
+    if not run.get("finished"):
+        return (IN_PROGRESS if known["timeline"] else "untouched"), ""
+    record = known["record"] or {"events": {}, "steps": []}
+    ours = [key for key, entry in record["events"].items() if entry["claim"]["run_id"] == run["run_id"]]
+    if known["saw"] and not known["reachable"]:
+        types = {str(entry["event"]["event_type"]).lower() for entry in record["events"].values()}
+        if types and types <= set(NEVER_COME_BACK):
+            return "gone", "as announced"
+        return "unreachable", "it did not come back in time"
+    if known["record_error"]:
+        return "failed", known["record_error"]
+    if known["failures"]:
+        return "failed", known["message"]
+    if ours:
+        return "left drained", "the event still stands; the next run restores it once the event is gone"
+    return ("restored" if known["closed"] else "untouched"), ""
+
+
+def _timeline(run: Json, host: str) -> list[Json]:
+    known = run["hosts"][host]
+    marks = [dict(mark, at=iso(mark["at"])) for mark in known["timeline"]]
+    for event_id in known["events"]:
+        story = run["events"].get(event_id)
+        if story is None:
+            continue
+        spelled = story["entry"]["event_id"]
+        marks.append({"at": story["noticed"], "what": "noticed", "detail": "", "event_id": spelled})
+        if story["approved"] and host != story["approved_by"]:
+            marks.append({"at": story["approved"], "what": "approved", "detail": "", "event_id": spelled})
+    for gap in known["interruptions"]:
+        marks.append({"at": gap["lost"], "what": "down", "detail": "", "event_id": ""})
+        if gap["back"]:
+            marks.append({"at": gap["back"], "what": "back", "detail": "", "event_id": ""})
+    return sorted(marks, key=lambda mark: str(mark["at"]))
+
+
+def _event_story(run: Json, event_id: str, hosts: t.Mapping[str, Json]) -> Json:
+    story = run["events"][event_id]
+    entry = story["entry"]
+    outcome, holds = _outcome(run, event_id, story, hosts)
+    fields = ("event_id", "event_type", "event_status", "resource_type", "resources", "not_before", "seconds_left",
+              "description", "event_source", "duration_seconds", "leader", "action", "reason", "hosts")  # fmt: skip
+    whole = {key: entry.get(key) for key in fields}
+    times = {key: story[key] for key in ("noticed", "approved", "approved_by", "started", "gone")}
+    return {**whole, **times, "outcome": outcome, "holds": holds, "message": _event_message(story, outcome)}
+
+
+def _outcome(run: Json, event_id: str, story: Json, hosts: t.Mapping[str, Json]) -> tuple[str, list[str]]:
+    entry = story["entry"]
+    action = action_of(entry["action"])
+    if run["check_mode"]:
+        return "planned", list(entry["holds"])
+    claimed = [host for host in entry["hosts"] if event_id in run["hosts"].get(host, {}).get("closed", [])]
+    holder = next((hold for hold in entry["holds"] if "has it in hand" in hold), "")
+    if holder and not claimed and not story["approved"]:
+        return "held_by_other_run", [holder]
+    back = all(hosts.get(host, {}).get("result") in ("restored", "gone") for host in entry["hosts"])
+    if story["approved"]:
+        return ("completed" if back and (story["gone"] or run.get("finished")) else "approved"), []
+    if action.approves and story["held"]:
+        return "held", list(story["held"])
+    if entry["wait_until"] and not claimed:
+        return "deferred", [f"deferred until {entry['wait_until']}: {entry['wait_reason']}"]
+    if action.drains and not action.approves:
+        return _drained_only(run, story)
+    if story["started"]:
+        return ("completed" if back and story["gone"] else "started"), []
+    if story["gone"]:
+        return "cancelled", []
+    if action.approves and run.get("finished"):
+        return "held", list(story.get("waits_for") or entry["holds"] or ["the run ended before it was approved"])
+    return ("notified" if action.tells else "ignored"), []
+
+
+def _drained_only(run: Json, story: Json) -> tuple[str, list[str]]:
+    """Where nothing is to be approved, nothing is held; that a host was not ready is a failure all the same."""
+    if not run.get("finished"):
+        return "notified", []
+    draining = [host for host, one in story["entry"]["actions"].items() if action_of(one["action"]).drains]
+    unready = [host for host in draining if host not in _ever_ready(run, story, draining)]
+    reasons = []
+    for host in unready:
+        known = run["hosts"].get(host)
+        why = (
+            "it is not part of this run" if known is None else known["message"] or known["error"] or "it did not report"
+        )
+        reasons.append(f"{clean(host, 80)} is not ready: {why}")
+    return ("failed" if reasons else "drained"), reasons
+
+
+def _ever_ready(run: Json, story: Json, hosts: t.Sequence[str]) -> list[str]:
+    spelled = story["entry"]["event_id"]
+    marks = {host: run["hosts"][host]["timeline"] for host in hosts if host in run["hosts"]}
+    return [
+        host
+        for host, all_marks in marks.items()
+        if any(m["what"] == "ready" and m["event_id"] == spelled for m in all_marks)
+    ]
+
+
+def _event_message(story: Json, outcome: str) -> str:
+    """What became of it, after the fact: `completed: Reboot of web1 and web2, approved by web1, took 4 min 2 s`."""
+    entry = story["entry"]
+    parts = [f"{outcome}: {clean(entry['event_type'], 40)} of {listed(entry['hosts'] or entry['resources'])}"]
+    if outcome in ("planned", "notified", "ignored"):
+        return f"{outcome}: {entry['reason']}"
+    if story["approved_by"]:
+        parts.append(f"approved by {clean(story['approved_by'], 80)}")
+    begin, end = parse_time(story["noticed"] or ""), parse_time(story["gone"] or "")
+    if begin and end and outcome in ("completed", "cancelled", "held", "drained"):
+        parts.append(f"took {duration((end - begin).total_seconds())}")
+    return ", ".join(parts) + "."
+
+
+def _result(run: Json, hosts: t.Mapping[str, Json], events: t.Sequence[Json]) -> str:
+    results = {story["result"] for story in hosts.values()}
+    outcomes = {event["outcome"] for event in events}
+    if run["check_mode"]:
+        return "failed" if _mistakes(run) else "planned" if events else "nothing"
+    if results & set(BAD_ENDS) or "failed" in outcomes or _unreadable(run):
+        return "failed"
+    if "held" in outcomes:
+        return "held"
+    if not run.get("finished"):
+        return IN_PROGRESS
+    if _blind(run):
+        # Whoever could not ask does not know whether something is announced, and must not say that nothing is.
+        return "failed"
+    if results - {"untouched"}:
+        return "done"
+    return "deferred" if "deferred" in outcomes else "done" if outcomes & {"completed", "drained"} else "nothing"
+
+
+def _unreadable(run: Json) -> dict[str, str]:
+    return {host: known["record_error"] for host, known in run["hosts"].items() if known["record_error"]}
+
+
+def _blind(run: Json) -> dict[str, str]:
+    return {
+        host: known["error"] or "it could not be reached"
+        for host, known in run["hosts"].items()
+        if (known["error"] or not known["reachable"]) and not known["closed"] and not known["events"]
+    }
+
+
+def _mistakes(run: Json) -> list[str]:
+    return [f"{clean(host, 80)}: {text}" for host, texts in sorted(run["mistakes"].items()) for text in texts]
+
+
+def _recap(run: Json, hosts: t.Mapping[str, Json], events: t.Sequence[Json]) -> list[str]:
+    lines = []
+    for event in events:
+        lines += [event["message"], *(f"  because {reason}" for reason in event["holds"])]
+    for host, story in hosts.items():
+        because = f" ({story['reason']})" if story["reason"] else ""
+        lines.append(f"{clean(host, 80)}: {story['result']}{because}.")
+    lines += [
+        f"{clean(host, 80)}: nobody knows what Azure has announced to it ({reason})"
+        for host, reason in sorted(_blind(run).items())
+        if run.get("finished")
+    ]
+    lines += [f"{clean(host, 80)}: {reason}" for host, reason in sorted(_unreadable(run).items())]
+    lines += [line for line in _mistakes(run) if not any(line in said for said in lines)]
+    lines += _left_by_others(run)
+    if run.get("plan", {}).get("missing_groups"):
+        missing = ", ".join(map(quoted, run["plan"]["missing_groups"]))
+        lines.append(f"Groups that are named in settings and that the inventory does not have: {missing}.")
+    mistake = run.get("options", {}).get("webhook_mistake")
+    if mistake:
+        lines.append(f"Nobody is told: {mistake}")
+    return list(dict.fromkeys(lines))
+
+
+def _left_by_others(run: Json) -> list[str]:
+    """What another run has begun and not ended, although its event is gone."""
+    lines = []
+    for host, known in sorted(run["hosts"].items()):
+        for event_id, entry in ((known["record"] or {}).get("events") or {}).items():
+            claim = entry["claim"]
+            if event_id not in run["events"] and claim["run_id"] != run["run_id"]:
+                until = iso(claim["silent_until"])
+                name = clean(claim["run_name"], 80)
+                lines.append(f"{clean(host, 80)}: {name} has what is left of {event_id} in hand until {until}")
+    return lines

@@ -1,0 +1,623 @@
+# Copyright (c) 2026, graceful.azure contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is private to the collection: it may change without notice.
+
+"""One pass of the loop: what the hosts saw and reported becomes decisions on events and one order for each host. Pure."""
+
+from __future__ import annotations
+
+import copy
+import math
+import typing as t
+
+from ansible_collections.graceful.azure.plugins.module_utils._document import STARTED, same_id
+from ansible_collections.graceful.azure.plugins.module_utils._text import clean, iso, listed
+from ansible_collections.graceful.azure.plugins.plugin_utils._approvals import approvals
+from ansible_collections.graceful.azure.plugins.plugin_utils._controller_steps import tasks_of
+from ansible_collections.graceful.azure.plugins.plugin_utils._plan import plan
+from ansible_collections.graceful.azure.plugins.plugin_utils._policy import action_of
+
+Json = dict[str, t.Any]
+
+# What is kept back of the notice at most, for the approval itself and for clocks that differ.
+MARGIN = 10
+UNKNOWN_NOTICE = 300
+# What was announced too late to be done in time is still better begun than not.
+LEAST = 5
+# A run does not wait for longer, whatever the notice: the next one takes it up.
+LONGEST = 86400
+# Whoever has less does not wait for whoever has more.
+URGENT = 120
+# Nobody posts again for so long after a request that was not confirmed.
+UNCONFIRMED_FOR = 30
+# How often a host is tried to be put back by one run.
+PUT_BACK_TRIES = 3
+UNDOING = 600
+NEVER_COME_BACK = ("preempt", "terminate")
+SETTINGS = ("policy", "min_available", "window", "drain_budget")
+BUSY = ("working", "next")
+
+
+class Seen(t.NamedTuple):
+    """What one pass starts from."""
+
+    # What the action plugin answered for each host of the play.
+    hosts: t.Mapping[str, Json]
+    groups: t.Mapping[str, t.Sequence[str]]
+    # Azure names that the inventory tells, also of hosts outside this run.
+    names: t.Mapping[str, str]
+    # wait, wait_round, serial, force_claim, run_name, and check_mode, forks, drill.
+    options: Json
+    now: float
+    # What became of the approvals of the last pass, and of the question to a person.
+    approvals: t.Sequence[Json] = ()
+    answers: t.Mapping[str, bool] = {}
+
+
+def begin(run_id: str, run_name: str, options: Json, now: float) -> Json:
+    """The state of a run before its first pass. All that matters can be rebuilt from Azure's document and the records."""
+    return {
+        "run_id": run_id,
+        "run_name": run_name,
+        "started": iso(now),
+        "check_mode": bool(options.get("check_mode")),
+        "drill": bool(options.get("drill")),
+        "wait_until": now + options.get("wait", 0),
+        "pass": 0,
+        "events": {},
+        "hosts": {},
+        "names": {},
+        "orders": {},
+        "approve": [],
+        "confirm": [],
+        "confirmed": {},
+        "mistakes": {},
+        "told": [],
+        "worked": False,
+        "done": False,
+        "next": "act.yml",
+    }
+
+
+def advance(before: Json, seen: Seen) -> Json:
+    """The run after another look at everything."""
+    return _Pass(copy.deepcopy(before), seen).run
+
+
+class _Pass:
+    def __init__(self, run: Json, seen: Seen) -> None:
+        self.run = run
+        self.seen = seen
+        self.now = seen.now
+        run["pass"] += 1
+        for host in seen.hosts:
+            self._remember_host(host)
+        run["plan"] = self._plan()
+        self._note_approvals()
+        self._remember_events()
+        self.held_by = self._held_by_other_runs()
+        decision = self._decide()
+        run["orders"] = {host: order for host in sorted(seen.hosts) if (order := self._order(host))}
+        self._take_turns()
+        run["worked"] = run["worked"] or any(order["order"] != "look" for order in run["orders"].values())
+        self._end_or_go_on(decision)
+
+    # ---- what is known
+
+    def _remember_host(self, name: str) -> None:
+        seen = self.seen.hosts[name]
+        observation = seen.get("observation") or {}
+        known = self.run["hosts"].setdefault(
+            name,
+            {"record": None, "record_error": None, "reachable": False, "error": None, "document": "", "report": None,
+             "timeline": [], "events": [], "failures": 0, "closed": [], "state": "", "message": "", "time": 0.0,
+             "interruptions": [], "settings": {}, "saw": False},
+        )  # fmt: skip
+        known.update(reachable=seen["reachable"], error=seen.get("error") or observation.get("error"))
+        known["settings"] = seen.get("settings") or known["settings"]
+        known["interruptions"] = seen.get("interruptions") or known["interruptions"]
+        if observation:
+            known.update(
+                record=observation["record"],
+                record_error=observation["record_error"],
+                document=observation["document"],
+                time=observation["time"] or 0.0,
+                saw=True,
+            )
+            _add_marks(known, observation["record"])
+        name_told = (seen.get("settings") or {}).get("vm_name") or observation.get("vm_name")
+        if name_told:
+            self.run["names"][name] = name_told
+        self.run["mistakes"][name] = list(seen.get("mistakes") or [])
+        report = seen.get("report")
+        current = bool(report) and seen.get("pass") == self.run["pass"]
+        known["report"] = {**report, "order": seen.get("order")} if report and current else None
+        if not current:
+            return
+        if report:
+            known.update(state=report["state"], message=report["message"])
+            _add_marks(known, report["closed"])
+            if report["state"] == "put_back" and report["closed"]:
+                known["closed"] = sorted({*known["closed"], *report["closed"]["events"]})
+                known["failures"] = 0
+            if report["state"] == "failed" and seen.get("order") == "put_back":
+                known["failures"] += 1
+            if report["state"] == "ready":
+                known["failures"] = 0
+
+    def _is_current(self, host: str) -> bool:
+        return bool(self.seen.hosts[host].get("pass") == self.run["pass"])
+
+    def _has_left(self, host: str) -> bool:
+        """Nothing was announced for it when the run began, so it does not take part any more."""
+        return host in self.seen.hosts and not self._is_current(host)
+
+    def _plan(self) -> Json:
+        observations: dict[str, t.Any] = {}
+        for host, name in self.seen.names.items():
+            observations[host] = {"reachable": False, "vm_name": name, "events": None, "error": None}
+        settings = {}
+        for host, seen in self.seen.hosts.items():
+            observation = seen.get("observation") or {}
+            known = self.run["hosts"][host]
+            own = seen.get("settings") or {}
+            observations[host] = {
+                "reachable": known["reachable"],
+                "vm_name": self.run["names"].get(host) or self.seen.names.get(host),
+                # What a host saw in an earlier pass, before it left the run, is out of date.
+                "events": observation.get("events") if self._is_current(host) else None,
+                "error": known["error"] if known["reachable"] else None,
+                "drained": bool(known["record_error"]) or any(_drained(known["record"])),
+                "mistakes": self.run["mistakes"][host],
+                "drain_not_set": bool(own.get("drain_not_set")),
+            }
+            settings[host] = {key: own[key] for key in SETTINGS if own.get(key) is not None}
+        return plan(observations, self.seen.groups, list(self.seen.hosts), settings, now=iso(self.now))
+
+    def _remember_events(self) -> None:
+        run = self.run
+        standing = set()
+        for entry in run["plan"]["events"]:
+            event_id = same_id(entry["event_id"])
+            standing.add(event_id)
+            blank: Json = {"noticed": iso(self.now), "started": None, "gone": None, "approved": None, "approved_by": None,
+                           "tried": [], "refused": "", "held": [], "ready": [], "problems": {}}  # fmt: skip
+            story = run["events"].setdefault(event_id, blank)
+            story["entry"] = entry
+            left = entry["seconds_left"]
+            waits = [
+                known["settings"].get("gone_timeout", 1800) for known in map(run["hosts"].get, entry["hosts"]) if known
+            ]
+            until = self.now + min(LONGEST, (UNKNOWN_NOTICE if left is None else left) + max(waits, default=1800))
+            story["until"] = min(story.get("until", until), until) if left is None else until
+            if entry["event_status"] == STARTED:
+                story["started"] = story["started"] or iso(self.now)
+            story["gone"] = None
+            for host in entry["hosts"]:
+                if host in run["hosts"] and event_id not in run["hosts"][host]["events"]:
+                    run["hosts"][host]["events"].append(event_id)
+        asked = any(seen["reachable"] and seen.get("observation") for seen in self.seen.hosts.values())
+        for event_id, story in run["events"].items():
+            if event_id not in standing and asked and self._somebody_would_see(story):
+                story["gone"] = story["gone"] or iso(self.now)
+        for name, known in run["hosts"].items():
+            self._times_from(name, known)
+
+    def _somebody_would_see(self, story: Json) -> bool:
+        """Gone is said by a host that the event concerns and that can read its document."""
+        hosts = [self.seen.hosts[host] for host in story["entry"]["hosts"] if host in self.seen.hosts]
+        readers = [seen for seen in hosts or self.seen.hosts.values() if seen.get("pass") == self.run["pass"]]
+        return any(seen["reachable"] and (seen.get("observation") or {}).get("events") is not None for seen in readers)
+
+    def _times_from(self, name: str, known: Json) -> None:
+        """What the hosts' own records tell: events that an earlier run left, and when they started and ended."""
+        record = known["record"] or {"events": {}}
+        closed = ((known["report"] or {}).get("closed") or {"events": {}})["events"]
+        for event_id, entry in {**record["events"], **closed}.items():
+            if event_id not in known["events"]:
+                known["events"].append(event_id)
+            story = self.run["events"].get(event_id)
+            if story is None:
+                continue
+            if entry["started"]:
+                story["started"] = min(filter(None, [story["started"], iso(entry["started"])]))
+            if entry["gone"] and story["gone"]:
+                story["gone"] = min(story["gone"], iso(entry["gone"]))
+            approval = entry["approval"]
+            if approval and approval["status"] == "approved" and not story["approved"]:
+                story.update(approved=iso(approval["at"]), approved_by=name)
+
+    def _note_approvals(self) -> None:
+        for answer in self.seen.approvals:
+            story = self.run["events"].get(same_id(str(answer.get("event_id"))))
+            if story is None:
+                continue
+            report = answer.get("report") or {"state": "failed", "message": answer.get("error") or ""}
+            state = report["state"]
+            if state == "approved":
+                at = (report.get("approval") or {}).get("at")
+                story.update(approved=iso(at or self.now), approved_by=answer["host"], tried=[])
+            elif state == "unconfirmed":
+                story.update(posted=self.now)
+                story["tried"].append(answer["host"])
+            elif state in ("unexpected", "failed", "held_by_other_run"):
+                story["tried"].append(answer["host"])
+                story["problems"]["approval"] = (
+                    f"{answer['host']} could not approve it: {report['message'] or 'no reason'}"
+                )
+                if report.get("final"):
+                    story["refused"] = story["problems"]["approval"]
+        for event_id, answer_given in self.seen.answers.items():
+            self.run["confirmed"][same_id(event_id)] = bool(answer_given)
+
+    # ---- who holds what
+
+    def _claims(self, host: str) -> t.Iterator[tuple[str, Json, bool]]:
+        """The events in a host's record: id, entry, and whether this run may act on it."""
+        known = self.run["hosts"].get(host) or {}
+        record = known.get("record") or {"events": {}}
+        for event_id, entry in record["events"].items():
+            claim = entry["claim"]
+            ours = claim["run_id"] == self.run["run_id"]
+            stale = known["time"] > claim["silent_until"]
+            yield event_id, entry, ours or stale or bool(self.seen.options.get("force_claim"))
+
+    def _held_by_other_runs(self) -> dict[str, str]:
+        """Events that another run has. Of two runs at once, the one that has the first claimed host keeps the event."""
+        held: dict[str, str] = {}
+        for entry in self.run["plan"]["events"]:
+            event_id = same_id(entry["event_id"])
+            for host in entry["hosts"]:
+                claim = next((found for found in self._claims(host) if found[0] == event_id), None)
+                if claim is None:
+                    continue
+                if not claim[2]:
+                    held[event_id] = f"{clean(claim[1]['claim']['run_name'], 80)} has it in hand on {clean(host, 80)}"
+                break
+        return held
+
+    # ---- what may be approved
+
+    def _decide(self) -> Json:
+        run = self.run
+        reports: dict[str, dict[str, Json]] = {host: {} for host in run["hosts"]}
+        for entry in run["plan"]["events"]:
+            event_id = same_id(entry["event_id"])
+            story = run["events"][event_id]
+            entry["holds"] = [*entry["holds"], *self._more_holds(event_id, story)]
+            for host in entry["hosts"]:
+                if host in reports:
+                    reports[host][entry["event_id"]] = self._readiness(host, event_id)
+        decision = approvals(run["plan"], reports, now=iso(self.now))
+        run["approve"], run["confirm"] = [], []
+        for cleared in decision["approve"]:
+            self._clear(cleared)
+        for held in decision["held"]:
+            story = run["events"][same_id(held["event_id"])]
+            story["waits_for"] = held["reasons"]
+            story["held"] = self._lasting(story["entry"], held["reasons"])
+        for entry in run["plan"]["events"]:
+            story = run["events"][same_id(entry["event_id"])]
+            story["ready"] = [host for host in entry["hosts"] if (self._state_of(host) == "ready")]
+        return decision
+
+    def _more_holds(self, event_id: str, story: Json) -> list[str]:
+        holds = []
+        if event_id in self.held_by:
+            holds.append(self.held_by[event_id])
+        left = [host for host in story["entry"]["hosts"] if self._has_left(host)]
+        if left:
+            holds.append(
+                f"{listed(left)} left this run, as nothing was announced there when it began: start another run"
+            )
+        if story["refused"]:
+            holds.append(story["refused"])
+        if story["approved"]:
+            holds.append("it is approved already")
+        if self.run["confirmed"].get(event_id) is False:
+            holds.append("Nobody confirmed the approval.")
+        posted = [story["posted"]] if story.get("posted") else []
+        for host in self.run["hosts"].values():
+            approval = ((host["record"] or {"events": {}})["events"].get(event_id) or {}).get("approval")
+            if approval and approval["status"] in ("posting", "unconfirmed"):
+                posted.append(self.now - max(0.0, host["time"] - approval["at"]))
+        if posted and self.now - max(posted) < UNCONFIRMED_FOR:
+            holds.append(
+                "a request to start it was sent and is not confirmed yet; the document is read until it is clear"
+            )
+        return holds
+
+    def _state_of(self, host: str) -> str:
+        known = self.run["hosts"].get(host)
+        return str((known["report"] or {}).get("state") or "") if known else ""
+
+    def _readiness(self, host: str, event_id: str) -> Json:
+        """Ready only by a report of this very pass, for an order that named the event."""
+        known, seen = self.run["hosts"][host], self.seen.hosts[host]
+        report = known["report"]
+        if not known["reachable"]:
+            return {"ready": False, "reason": "it cannot be reached"}
+        if report is None:
+            return {"ready": False, "reason": known["error"] or "it has not reported yet"}
+        asked = event_id in map(same_id, seen.get("events") or [])
+        if report["order"] == "ready" and report["state"] == "ready" and asked and event_id not in report["held"]:
+            return {"ready": True, "reason": report["message"]}
+        if event_id in report["held"]:
+            return {
+                "ready": False,
+                "reason": f"{report['held'][event_id].get('run_name', 'another run')} has it in hand",
+            }
+        if report["state"] == "ready":
+            return {"ready": False, "reason": "it got ready for another event"}
+        return {"ready": False, "reason": report["message"] or report["state"]}
+
+    def _lasting(self, entry: Json, reasons: t.Sequence[str]) -> list[str]:
+        """The reasons without those that only say that work is under way."""
+        busy = [host for host in entry["hosts"] if self._is_busy(host)]
+        return [reason for reason in reasons if not any(reason.startswith(f"{clean(host)} ") for host in busy)]
+
+    def _is_busy(self, host: str) -> bool:
+        """Whether the host is on its way to being ready, and has not failed."""
+        known = self.run["hosts"].get(host)
+        if known is None or not known["reachable"] or known["error"] or self.run["mistakes"].get(host):
+            return False
+        return self._state_of(host) in ("", "looked", *BUSY)
+
+    def _clear(self, cleared: Json) -> None:
+        event_id = same_id(cleared["event_id"])
+        story = self.run["events"][event_id]
+        story["held"] = []
+        wants = [host for host in cleared["hosts"] if self.run["hosts"][host]["settings"].get("confirm")]
+        if wants and event_id not in self.run["confirmed"]:
+            self.run["confirm"].append(
+                {"event_id": cleared["event_id"], "reason": story["entry"]["reason"], "hosts": wants}
+            )
+            return
+        left = [host for host in cleared["approvers"] if host not in story["tried"]]
+        if not left:
+            story["tried"], left = [], cleared["approvers"]
+        fields = ("event_id", "event_type", "event_status", "resources")
+        event = {key: story["entry"][key] for key in fields}
+        max_age = 30 + len(cleared["hosts"])
+        self.run["approve"].append(
+            {"event": event, "host": left[0], "max_age": max_age, "reason": story["entry"]["reason"]}
+        )
+
+    # ---- one order for each host
+
+    def _order(self, host: str) -> Json | None:
+        known = self.run["hosts"][host]
+        wanted = [entry for entry in self.run["plan"]["events"] if self._wants(entry, host)]
+        mine = {event_id: entry for event_id, entry, may_act in self._claims(host) if may_act}
+        live = [key for key, entry in mine.items() if self._is_live(known, entry)]
+        lost = [key for key in live if key in self.held_by or self._is_stopped(key)]
+        if lost:
+            return self._orders("release", [mine[key]["event"] for key in lost])
+        if wanted:
+            return self._ready_order(host, wanted)
+        back = [key for key, entry in mine.items() if not self._expired(key) or not known["reachable"]]
+        back = [key for key in back if key not in self.held_by and not self._is_stopped(key)]
+        if back and known["failures"] < PUT_BACK_TRIES and not self._lost_for_good(host, back):
+            return self._orders("put_back", [mine[key]["event"] for key in back], seconds=UNDOING)
+        return None
+
+    def _is_live(self, known: Json, entry: Json) -> bool:
+        """Whether it is this run's own claim, which was not given back."""
+        return bool(entry["claim"]["run_id"] == self.run["run_id"] and entry["claim"]["silent_until"] > known["time"])
+
+    def _orders(self, order: str, events: t.Sequence[Json], **more: t.Any) -> Json:
+        return {"order": order, "events": [dict(event) for event in events], **more}
+
+    def _ready_order(self, host: str, wanted: t.Sequence[Json]) -> Json:
+        lefts = [(UNKNOWN_NOTICE if entry["seconds_left"] is None else entry["seconds_left"]) for entry in wanted]
+        approving = any(action_of(entry["actions"][host]["action"]).approves for entry in wanted)
+        left = min(lefts)
+        # Nothing is kept back for an approval that is never sent.
+        usable = left - min(MARGIN, left // 4) if approving else left
+        drain = any(action_of(entry["actions"][host]["action"]).drains for entry in wanted)
+        own = self._own_events(host)
+        events = [own.get(same_id(entry["event_id"])) or _event_of(entry) for entry in wanted]
+        seconds = float(min(LONGEST, max(LEAST, usable)))
+        return self._orders("ready", events, seconds=seconds, drain=drain, urgent=left < URGENT)
+
+    def _own_events(self, host: str) -> dict[str, Json]:
+        events = (self.seen.hosts[host].get("observation") or {}).get("events") or []
+        return {same_id(event["event_id"]): event for event in events}
+
+    def _wants(self, entry: Json, host: str) -> bool:
+        """Whether this host has to get ready for this event, or to stay so."""
+        event_id = same_id(entry["event_id"])
+        story = self.run["events"][event_id]
+        if host not in entry["actions"] or entry["event_status"] == STARTED or event_id in self.held_by:
+            return False
+        if self._has_left(host):
+            return False
+        # What is about to be approved is waited for in this very pass.
+        approved = story["approved"] or any(
+            same_id(one["event"]["event_id"]) == event_id for one in self.run["approve"]
+        )
+        if self.run["mistakes"].get(host) or approved or self._is_stopped(event_id) or self._expired(event_id):
+            return False
+        action = action_of(entry["actions"][host]["action"])
+        if action.drains:
+            begun = any(event_id == key and may_act for key, _entry, may_act in self._claims(host))
+            return host in entry["drain"] or begun or (host in self._unreached(entry) and not entry["wait_until"])
+        return action.approves and bool(entry["approvable"]) and not entry["wait_until"]
+
+    def _unreached(self, entry: Json) -> list[str]:
+        """Hosts that cannot be reached or asked now: they are tried again in each pass."""
+        hosts = self.run["hosts"]
+        return [
+            host for host in entry["hosts"] if host in hosts and (not hosts[host]["reachable"] or hosts[host]["error"])
+        ]
+
+    def _is_stopped(self, event_id: str) -> bool:
+        """What somebody wrote wrong has to be mended first: nothing is begun as long as there is time for that."""
+        story = self.run["events"].get(event_id)
+        entry = story["entry"] if story else None
+        if entry is None or story["gone"] or entry["event_status"] == STARTED:
+            return False
+        # Another run can do what this one cannot, and takes over what is drained.
+        beyond = any(self._has_left(host) for host in entry["hosts"])
+        return bool((entry["mistaken"] or beyond) and entry["approvable"] and not entry["no_time_to_lose"])
+
+    def _expired(self, event_id: str) -> bool:
+        story = self.run["events"].get(event_id)
+        return story is not None and self.now > story["until"]
+
+    def _lost_for_good(self, host: str, event_ids: t.Sequence[str]) -> bool:
+        """It does not answer, and its time is over."""
+        if self.run["hosts"][host]["reachable"]:
+            return False
+        stories = [self.run["events"].get(event_id) for event_id in event_ids]
+        return all(story is not None and self.now > story["until"] for story in stories)
+
+    # ---- who goes first, and how long a call may take
+
+    def _take_turns(self) -> None:
+        orders: dict[str, Json] = self.run["orders"]
+        fresh = [host for host, order in orders.items() if order["order"] == "ready" and self._is_fresh(host)]
+        urgent = [host for host in fresh if orders[host]["urgent"]]
+        begun = [host for host, order in orders.items() if order["order"] == "ready" and host not in fresh]
+        hurry = urgent or [host for host in begun if orders[host]["urgent"] and self._state_of(host) in BUSY]
+        allowed = set(urgent if hurry else fresh[: self._batch(len(fresh) + len(begun), begun)])
+        for host in fresh:
+            if host not in allowed:
+                del orders[host]
+        waiting = self.run["wait_until"] > self.now and not self.run["worked"] and not orders
+        self.run["involved"] = sorted(self.seen.hosts) if waiting or self.seen.options.get("wait") else self._involved()
+        slice_length = self._slice(len(self.run["involved"]))
+        active = [host for host, order in orders.items() if self._is_active(host, order)]
+        for host in self.run["involved"]:
+            order = orders.setdefault(host, self._orders("look", []))
+            patient = not active or host in active
+            order["wait"] = slice_length if patient and order["order"] != "release" else 0.0
+            if order["order"] == "ready" and host not in active and active:
+                # It is ready already, and verifies that again while it waits for the others.
+                order["wait"] = min(2.0, slice_length)
+            order["known"] = self.run["hosts"][host]["document"]
+
+    def _involved(self) -> list[str]:
+        hosts = {host for host, order in self.run["orders"].items()}
+        hosts.update(host for entry in self.run["plan"]["events"] if self._matters(entry) for host in entry["hosts"])
+        hosts.update(self.run.get("involved") or [])
+        return sorted(host for host in hosts if host in self.seen.hosts)
+
+    def _matters(self, entry: Json) -> bool:
+        return any(
+            action_of(one["action"]).drains or action_of(one["action"]).approves for one in entry["actions"].values()
+        )
+
+    def _is_fresh(self, host: str) -> bool:
+        """Whether the host has not been asked to get ready by this run yet."""
+        return not any(entry["claim"]["run_id"] == self.run["run_id"] for _id, entry, _may in self._claims(host))
+
+    def _is_active(self, host: str, order: Json) -> bool:
+        return order["order"] in ("put_back", "release") or (
+            order["order"] == "ready" and self._state_of(host) != "ready"
+        )
+
+    def _batch(self, size: int, begun: t.Sequence[str]) -> int:
+        """How many more hosts may begin: the batch under way has to be ready first."""
+        sizes = [
+            max(1, math.floor(size * int(text[:-1]) / 100)) if text.endswith("%") else int(text)
+            for text in self.seen.options.get("serial") or ["100%"]
+        ]
+        ready = [host for host in begun if self._state_of(host) == "ready"]
+        if len(ready) < len(begun):
+            # A host that failed does not stop the others: the event is held anyway, and Azure acts in the end.
+            busy = [host for host in begun if self._state_of(host) in BUSY]
+            if busy:
+                return 0
+        done, number = len(begun), 0
+        while number < len(sizes) - 1 and done >= sizes[number]:
+            done -= sizes[number]
+            number += 1
+        return sizes[number]
+
+    def _slice(self, hosts: int) -> float:
+        """Where there are fewer forks than hosts, the hosts take turns within one slice."""
+        turns = math.ceil(max(1, hosts) / max(1, int(self.seen.options.get("forks") or 5)))
+        return max(1.0, float(self.seen.options.get("wait_round") or 10) / turns)
+
+    # ---- the end
+
+    def _end_or_go_on(self, decision: Json) -> None:
+        run = self.run
+        acting = [host for host, order in run["orders"].items() if order["order"] != "look"]
+        waiting = self.now < run["wait_until"] and not run["worked"]
+        run["deferred"] = [entry["event_id"] for entry in run["plan"]["events"] if entry["wait_until"] and not acting]
+        run["controller_steps"] = {host: step for host in acting if (step := self._controller_step(host))}
+        if run["check_mode"] or not (acting or run["approve"] or run["confirm"] or waiting):
+            run.update(done=True, next="finish.yml", finished=iso(self.now), end_reason=self._why_over(waiting))
+        elif run["confirm"]:
+            run["next"] = "confirm.yml"
+        elif run["approve"]:
+            run["next"] = "approve.yml"
+        else:
+            run["next"] = "controller_steps.yml" if run["controller_steps"] else "act.yml"
+        self._tell()
+
+    def _tell(self) -> None:
+        """What the webhooks have not been told yet: at once, unless somebody has no time for that, and at the end."""
+        run = self.run
+        news = [pair for pair in self._occasions() if pair not in run["told"]]
+        hurry = any(order.get("urgent") for order in run["orders"].values())
+        run["tell"] = []
+        if not self.seen.options.get("webhooks") or run["check_mode"]:
+            return
+        if run["next"] == "act.yml" and news and not hurry:
+            run["next"] = "tell.yml"
+        if run["next"] in ("tell.yml", "finish.yml"):
+            run["tell"] = list(dict.fromkeys(occasion for _event_id, occasion in news))
+            run["told"] += news
+
+    def _occasions(self) -> list[list[str]]:
+        pairs = []
+        for event_id, story in self.run["events"].items():
+            entry = story["entry"]
+            if event_id in self.held_by or not action_of(entry["action"]).tells:
+                continue
+            pairs.append([event_id, "noticed"])
+            if entry["wait_until"] and not story["gone"]:
+                pairs.append([event_id, "deferred"])
+            elif story["held"] and action_of(entry["action"]).approves:
+                pairs.append([event_id, "held"])
+            if story["approved"]:
+                pairs.append([event_id, "approved"])
+        return pairs
+
+    def _controller_step(self, host: str) -> Json | None:
+        """What the controller has to do for the host before its next call: a step, or a look at its balancers."""
+        known, order = self.run["hosts"][host], self.run["orders"][host]["order"]
+        step = (known["report"] or {}).get("next")
+        if step and order == ("put_back" if step["mode"] in ("undo", "send") else "ready"):
+            return {**step, "tasks": tasks_of(step)}
+        if order == "ready" and known["settings"].get("looks") and self._is_fresh(host):
+            return {"mode": "look", "kind": "haproxy", "tasks": "look.yml"}
+        return None
+
+    def _why_over(self, waiting: bool) -> str:
+        if self.run["check_mode"]:
+            return "Check mode: nothing was done."
+        if not self.run["plan"]["events"] and not self.run["worked"]:
+            return "Nothing is announced."
+        return "Nothing is left that this run could do."
+
+
+def _add_marks(known: Json, record: Json | None) -> None:
+    for mark in (record or {}).get("timeline", []):
+        if mark not in known["timeline"]:
+            known["timeline"].append(mark)
+
+
+def _drained(record: Json | None) -> list[Json]:
+    return [step for step in (record or {}).get("steps", []) if step["phase"] == "drain" and step["status"] != "undone"]
+
+
+def _event_of(entry: Json) -> Json:
+    fields = ("event_id", "event_type", "event_status", "resource_type", "resources", "not_before", "seconds_left",
+              "description", "event_source", "duration_seconds", "leader")  # fmt: skip
+    return {**{key: entry.get(key) for key in fields}, "affects_me": True}

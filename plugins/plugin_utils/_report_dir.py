@@ -1,0 +1,93 @@
+# Copyright (c) 2026, graceful.azure contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is private to the collection: it may change without notice.
+
+"""The report directory on the controller: writing reports, removing old ones, and what webhooks were told."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tempfile
+import typing as t
+from datetime import datetime
+
+from ansible_collections.graceful.azure.plugins.plugin_utils._report import read
+from ansible_collections.graceful.azure.plugins.plugin_utils._timeline import page
+
+LATEST = "latest"
+TOLD = "told.json"
+CHECKPOINTS = "checkpoints"
+# What is removed has to be ours: other files may lie here, too.
+REPORT_NAME = re.compile(r"(\d{8}T\d{6}Z-[A-Za-z0-9]{1,8})\.(?:html|json)")
+ARCHIVE_NAME = re.compile(r"[0-9a-f]{20,64}\.tar\.gz")
+
+
+def absolute(directory: str) -> str:
+    return os.path.realpath(os.path.expanduser(directory))
+
+
+def write_report(directory: str, data: t.Mapping[str, t.Any], now: datetime) -> tuple[str, str]:
+    """Write page and data, and again as the latest. Returns their paths. Raises OSError."""
+    os.makedirs(directory, exist_ok=True)
+    texts = {"html": page(data), "json": json.dumps(data, indent=4, sort_keys=True, default=str) + "\n"}
+    # Sorted by time, and told apart by run; nothing of it is event text.
+    run_id = re.sub(r"[^A-Za-z0-9]", "", read(data).run.run_id)[:8]
+    name = f"{now:%Y%m%dT%H%M%SZ}-{run_id or 'run'}"
+    for base in (name, LATEST):
+        for ending, text in texts.items():
+            write_whole(os.path.join(directory, f"{base}.{ending}"), text)
+    return os.path.join(directory, f"{name}.html"), os.path.join(directory, f"{name}.json")
+
+
+def remove_old(directory: str, keep: int, data: t.Mapping[str, t.Any]) -> list[str]:
+    """Remove the oldest reports and archives beyond the number to keep; 0 keeps all. Returns what was removed.
+
+    Archives are removed only of hosts that this run restored: others may still need theirs."""
+    if keep <= 0:
+        return []
+    names = [found for name in os.listdir(directory) if (found := REPORT_NAME.fullmatch(name))]
+    kept = set(sorted({found[1] for found in names})[-keep:])
+    old = [os.path.join(directory, found[0]) for found in names if found[1] not in kept]
+    restored = {host.name for host in read(data).hosts if host.result == "restored"}
+    for host in restored.intersection(_names(os.path.join(directory, CHECKPOINTS))):
+        place = os.path.join(directory, CHECKPOINTS, host)
+        archives = [os.path.join(place, name) for name in _names(place) if ARCHIVE_NAME.fullmatch(name)]
+        old += sorted(archives, key=os.path.getmtime)[:-keep]
+    for file in old:
+        os.unlink(file)
+    return sorted(old)
+
+
+def _names(directory: str) -> list[str]:
+    return os.listdir(directory) if os.path.isdir(directory) and not os.path.islink(directory) else []
+
+
+def read_told(directory: str) -> t.Any:
+    """What webhooks were told before. What cannot be read was not told."""
+    try:
+        with open(os.path.join(directory, TOLD), encoding="utf-8") as opened:
+            return json.load(opened)
+    except (OSError, ValueError, RecursionError):
+        return {}
+
+
+def write_told(directory: str, told: t.Mapping[str, t.Any]) -> None:
+    os.makedirs(directory, exist_ok=True)
+    write_whole(os.path.join(directory, TOLD), json.dumps(told, indent=4, sort_keys=True) + "\n")
+
+
+def write_whole(file: str, text: str) -> None:
+    """The whole or nothing: somebody may have the page open."""
+    descriptor, draft = tempfile.mkstemp(dir=os.path.dirname(file), prefix=".report-")
+    try:
+        with open(descriptor, "w", encoding="utf-8", errors="backslashreplace") as opened:
+            opened.write(text)
+            os.fchmod(opened.fileno(), 0o640)
+        os.replace(draft, file)
+    except OSError:
+        os.unlink(draft)
+        raise

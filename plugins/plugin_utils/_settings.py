@@ -1,0 +1,386 @@
+# Copyright (c) 2026, graceful.azure contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is private to the collection: it may change without notice.
+
+"""Every variable that a user may write, described once: validation, the guide's table and the messages come from here."""
+
+from __future__ import annotations
+
+import difflib
+import typing as t
+
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+from ansible_collections.graceful.azure.plugins.module_utils import _checkpoints, _drains, _health_checks
+from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
+from ansible_collections.graceful.azure.plugins.module_utils._kind import Kind
+from ansible_collections.graceful.azure.plugins.module_utils._text import clean, quoted
+from ansible_collections.graceful.azure.plugins.plugin_utils import _checks as check
+from ansible_collections.graceful.azure.plugins.plugin_utils._capacity import validate_min_available
+from ansible_collections.graceful.azure.plugins.plugin_utils._policy import validate_policy
+from ansible_collections.graceful.azure.plugins.plugin_utils._webhooks import webhook_mistake
+from ansible_collections.graceful.azure.plugins.plugin_utils._window import validate_window
+
+Json = dict[str, t.Any]
+PREFIX = "graceful_"
+LONGEST = 86400
+# Written by the roles themselves, not by users.
+INTERNAL = ("host", "run", "pass", "looked", "balancers", "approvals", "answer", "confirmation", "drill", "result")
+WrongSetting = check.WrongSetting
+Checker = t.Callable[[t.Any, str], t.Any]
+
+
+class Setting(t.NamedTuple):
+    """One variable. `where` says whose value counts: each host's own, or that of the whole run."""
+
+    type: str
+    default: t.Any
+    description: str
+    check: Checker
+    where: str = "host"
+
+
+def _text(value: t.Any, name: str) -> str:
+    if isinstance(value, (list, t.Mapping)):
+        raise check.refuse(name, "a text", value)
+    return str(value)
+
+
+def _path(value: t.Any, name: str) -> str:
+    if not isinstance(value, str) or not value.startswith("/"):
+        raise check.refuse(name, "an absolute path", value)
+    return value
+
+
+def _seconds(value: t.Any, name: str) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = -1.0
+    if isinstance(value, bool) or not 0 <= number <= LONGEST:
+        raise check.refuse(name, f"a number of seconds, up to {LONGEST}", value)
+    return number
+
+
+def _number(value: t.Any, name: str) -> int:
+    return check.number(value, name, "a whole number")
+
+
+def _confirm(value: t.Any, name: str) -> bool:
+    """Whatever is not clearly a no is a yes: a person is asked rather than not."""
+    return str(value).strip().lower() not in ("false", "no", "off", "n", "f", "0", "", "none")
+
+
+def _serial(value: t.Any, name: str) -> list[str]:
+    """Sizes of batches: numbers of hosts or percentages."""
+    given = value if isinstance(value, (list, tuple)) else [value]
+    sizes = [str(size).strip() for size in given]
+    for size in sizes:
+        if not size.rstrip("%").isdigit() or int(size.rstrip("%")) < 1 or (size.endswith("%") and int(size[:-1]) > 100):
+            raise check.WrongSetting(
+                f"{name} is {clean(value, 60)}; it has to be a number of hosts, a percentage, or a list of these."
+            )
+    return sizes
+
+
+def _webhooks(value: t.Any, name: str) -> list[t.Any]:
+    """Values are never quoted: they may be secret."""
+    if not isinstance(value, (list, tuple)):
+        raise WrongSetting(f"{name} must be a list.")
+    for number, item in enumerate(value):
+        mistake = webhook_mistake(item)
+        if mistake:
+            raise WrongSetting(f"{name}[{number}] {mistake}")
+    return list(value)
+
+
+class Items(t.NamedTuple):
+    """Steps, checkpoints or health checks with normalised options, and their secrets apart."""
+
+    items: list[Json]
+    secrets: Json
+
+
+def _kinds(load: t.Callable[[str], type[Kind]], names: t.Sequence[str], phase: str, noun: str) -> Checker:
+    def read(value: t.Any, name: str) -> Items:
+        items: list[Json] = []
+        secrets: Json = {}
+        if not isinstance(value, (list, tuple)):
+            raise check.refuse(name, "a list", value)
+        for number, given in enumerate(value, 1):
+            where = f"{noun} {number} of {name}"
+            if not isinstance(given, t.Mapping):
+                raise check.refuse(where, "a dictionary with a name and a kind", given)
+            title, kind = given.get("name"), given.get("kind")
+            if not isinstance(title, str) or not title.strip():
+                raise WrongSetting(f"{where} has no name. Give it one, an operator will read it.")
+            where = f"{noun} {quoted(title)}"
+            if any(item["name"] == title for item in items):
+                raise WrongSetting(f"Two entries of {name} have the name {quoted(title)}. Give each its own.")
+            if not isinstance(kind, str) or kind not in names:
+                said = "has no kind" if kind is None else f"has the unknown kind {quoted(kind)}"
+                raise WrongSetting(f"{where} {said}. Kinds are: {', '.join(sorted(names))}.")
+            item, secret = _item(load(kind), given, f"{where} ({kind})")
+            items.append({"name": title, "kind": kind, **item})
+            if secret:
+                secrets[f"{phase}/{title}"] = secret
+        return Items(items, secrets)
+
+    return read
+
+
+def _item(kind: type[Kind], given: t.Mapping[str, t.Any], where: str) -> tuple[Json, Json]:
+    options = {key: value for key, value in given.items() if key not in ("name", "kind", "timeout")}
+    timeout = given.get("timeout")
+    if timeout is not None:
+        timeout = _seconds(timeout, f"{where}: timeout")
+        if not timeout:
+            raise check.refuse(f"{where}: timeout", "more than 0", timeout)
+    checked = validated(options, kind.options, kind.rules, where)
+    mistake = kind.mistake(checked)
+    if mistake:
+        raise WrongSetting(f"{where}: {mistake}")
+    secret = {name for name, spec in kind.options.items() if spec.get("no_log")}
+    plain = {key: value for key, value in checked.items() if key not in secret}
+    kept = {key: checked[key] for key in secret if checked.get(key) is not None}
+    return {"timeout": timeout, "options": plain}, kept
+
+
+def validated(
+    given: t.Mapping[str, t.Any],
+    options: t.Mapping[str, t.Mapping[str, t.Any]],
+    rules: t.Mapping[str, t.Any],
+    where: str,
+) -> Json:
+    """The options as the argument spec wants them, or what is wrong with them. Secrets are not quoted."""
+    for key in given:
+        if key not in options:
+            near = difflib.get_close_matches(str(key), list(options), 1)
+            hint = f"; is {near[0]} meant?" if near else f". Allowed are: {', '.join(options)}."
+            raise WrongSetting(f"{where} has the key {quoted(key)}, which is not known{hint}")
+    spec = {name: _plain_spec(option) for name, option in options.items()}
+    result = ArgumentSpecValidator(spec, **rules).validate(dict(given))
+    if result.error_messages:
+        secrets = [str(given[key]) for key, option in options.items() if option.get("no_log") and given.get(key)]
+        said = clean(result.error_messages[0], 300)
+        for secret in secrets:
+            said = said.replace(secret, "…")
+        raise WrongSetting(f"{where}: {said}")
+    return dict(result.validated_parameters)
+
+
+def _plain_spec(option: t.Mapping[str, t.Any]) -> Json:
+    spec = {key: value for key, value in option.items() if key not in ("description", "no_log")}
+    if "options" in spec:
+        spec["options"] = {name: _plain_spec(inner) for name, inner in spec["options"].items()}
+    return spec
+
+
+def _health(value: t.Any, name: str) -> Items:
+    items: list[Json] = []
+    secrets: Json = {}
+    if not isinstance(value, (list, tuple)):
+        raise check.refuse(name, "a list", value)
+    for number, given in enumerate(value):
+        where = f"{name}[{number}]"
+        if not isinstance(given, t.Mapping):
+            raise check.refuse(where, "a dictionary", given)
+        checked = validated(given, _health_checks.OPTIONS, _health_checks.RULES, where)
+        mistake = _health_checks.mistake(checked)
+        if mistake:
+            raise WrongSetting(f"{where}: {mistake}")
+        secret = {key for key, spec in _health_checks.OPTIONS.items() if spec.get("no_log")}
+        items.append({key: value for key, value in checked.items() if key not in secret})
+        kept = {key: checked[key] for key in secret if checked.get(key) is not None}
+        if kept:
+            secrets[f"health/{number}"] = kept
+    return Items(items, secrets)
+
+
+def _as_is(validate: t.Callable[[t.Any], t.Any]) -> Checker:
+    """Validated here, and handed on as it is written: the plan reads it itself."""
+
+    def read(value: t.Any, name: str) -> t.Any:
+        validate(value)
+        return value
+
+    return read
+
+
+def _anything(value: t.Any, name: str) -> t.Any:
+    return value
+
+
+def _choice(*allowed: str) -> Checker:
+    return lambda value, name: check.choice(value, name, allowed)
+
+
+SETTINGS: t.Final[t.Mapping[str, Setting]] = {
+    "hosts": Setting("str", "all", "Which hosts, a host pattern. An extra variable.", _anything, "run"),
+    "drain_steps": Setting(
+        "list",
+        None,
+        "How the host is taken out of service, see [roles/drain](../roles/drain/README.md). `[]` says that nothing has to be drained; "
+        "not set holds the approval.",
+        _kinds(_drains.load, _drains.NAMES, "drain", "Drain step"),
+    ),
+    "checkpoint": Setting(
+        "list",
+        [],
+        "What is saved, see [roles/checkpoint](../roles/checkpoint/README.md).",
+        _kinds(_checkpoints.load, _checkpoints.NAMES, "checkpoint", "Checkpoint"),
+    ),
+    "health": Setting(
+        "list",
+        [],
+        "What has to be well before traffic returns, see [roles/restore](../roles/restore/README.md).",
+        _health,
+    ),
+    "policy": Setting("list", None, "What to do about which event, see below.", _as_is(validate_policy)),
+    "min_available": Setting(
+        "raw", None, "How many hosts of a group have to work, a number or a percentage.", _as_is(validate_min_available)
+    ),
+    "window": Setting(
+        "dict", None, "When drains and approvals may happen if there is a choice.", _as_is(validate_window)
+    ),
+    "drain_budget": Setting(
+        "int",
+        300,
+        "Seconds that a drain may need, for capacity and window.",
+        lambda value, name: check.number(value, name),
+    ),
+    "confirm": Setting(
+        "bool",
+        False,
+        "Ask a person before approving, if any affected host wants it. Without a terminal the event is held.",
+        _confirm,
+    ),
+    "undo_on_failure": Setting(
+        "bool", False, "Put a host back at once if its drain fails; it is then not tried again.", check.boolean
+    ),
+    "gone_timeout": Setting(
+        "int",
+        1800,
+        "Seconds after NotBefore until an event has to be gone. No run waits for more than a day.",
+        _seconds,
+    ),
+    "vm_name": Setting("str", None, "The Azure name, where the service does not tell it (classic VMs).", _text),
+    "endpoint": Setting("str", "auto", "Where the metadata service is.", _text),
+    "api_version": Setting("str", "2020-07-01", "Version of the metadata service, or `auto`.", _text),
+    "record_dir": Setting("path", "/var/lib/graceful/records", "Directory for the record, on the host.", _path),
+    "checkpoint_dir": Setting(
+        "path", "/var/lib/graceful/checkpoints", "Directory for archives, on a disk of the host that survives.", _path
+    ),
+    "wait": Setting(
+        "float", 0, "Seconds to wait for an announcement. 0 takes what is there. An extra variable.", _seconds, "run"
+    ),
+    "wait_round": Setting(
+        "float",
+        10,
+        "How many seconds may pass until what one host sees is known to all. An extra variable.",
+        _seconds,
+        "run",
+    ),
+    "serial": Setting(
+        "list",
+        ["100%"],
+        "How many hosts drain at a time: a number, a percentage, or a list of these. The approval comes after the last batch. "
+        "Hosts with less than two minutes left come first. An extra variable.",
+        _serial,
+        "run",
+    ),
+    "force_claim": Setting(
+        "bool", False, "Take over what a dead run has claimed. An extra variable.", check.boolean, "run"
+    ),
+    "run_name": Setting(
+        "str", "", "What other runs call this one; by default the controller and the time.", _text, "run"
+    ),
+    "report_dir": Setting("path", "graceful-reports", "Directory for reports, on the controller.", _text, "run"),
+    "report_keep": Setting("int", 50, "How many reports and archives are kept there; 0 keeps all.", _number, "run"),
+    "report_always": Setting("bool", False, "Write a report also if nothing was announced.", check.boolean, "run"),
+    "webhooks": Setting("list", [], "Who is told, see [roles/report](../roles/report/README.md).", _webhooks, "run"),
+    "drill_consent": Setting("str", "", "`yes`, or no drill happens.", _text, "drill"),
+    "drill_address": Setting("str", "", "An address of the first host that all hosts reach.", _text, "drill"),
+    "drill_event": Setting(
+        "str",
+        "Reboot",
+        "What is announced.",
+        _choice("Reboot", "Redeploy", "Freeze", "Preempt", "Terminate"),
+        "drill",
+    ),
+    "drill_targets": Setting(
+        "list", None, "For whom: host names, as a list or with commas; all by default.", _anything, "drill"
+    ),
+    "drill_duration": Setting("float", 5, "Seconds that the event lasts.", _seconds, "drill"),
+    "drill_port": Setting("int", 8801, "The emulator's first port; each host has one.", _number, "drill"),
+    "drill_control_port": Setting("int", 8800, "The port of its control.", _number, "drill"),
+    "drill_dir": Setting("path", "/opt/azure-events-emulator", "Its directory on the first host.", _path, "drill"),
+    "drill_run_by": Setting("str", "auto", "What keeps it running.", _choice("auto", "systemd", "process"), "drill"),
+}
+
+
+class Settings(t.NamedTuple):
+    """What a host's variables say: values where they can be used, mistakes where not."""
+
+    values: Json
+    mistakes: dict[str, str]
+
+    @property
+    def messages(self) -> list[str]:
+        return list(self.mistakes.values())
+
+
+def read_settings(
+    variables: t.Mapping[str, t.Any], template: t.Callable[[t.Any], t.Any], where: t.Collection[str] = ("host",)
+) -> Settings:
+    """Evaluate and validate. What cannot be evaluated is a mistake, never a default."""
+    values: Json = {}
+    mistakes = misspelt(variables)
+    for key, setting in SETTINGS.items():
+        name = PREFIX + key
+        if setting.where not in where:
+            continue
+        if name not in variables or variables[name] is None:
+            values[key] = setting.default
+            continue
+        try:
+            value = template(variables[name])
+        except Exception as exc:
+            values[key] = setting.default
+            mistakes[name] = f"{name} cannot be evaluated: {_reason(exc)}"
+            continue
+        try:
+            # An empty text is how a survey or a template says that something is not set.
+            unset = value is None or (value == "" and not isinstance(setting.default, str))
+            values[key] = setting.default if unset else setting.check(value, name)
+        except (check.WrongSetting, EventsError, ValueError) as exc:
+            values[key] = setting.default
+            said = clean(exc, 400)
+            mistakes[name] = said if name in said else f"{name}: {said}"
+    for key in ("drain_steps", "checkpoint", "health"):
+        if key in values and isinstance(values[key], list):
+            values[key] = Items(values[key], {})
+    return Settings(values, mistakes)
+
+
+def _reason(exc: Exception) -> str:
+    return clean(getattr(exc, "message", None) or exc, 300)
+
+
+def misspelt(variables: t.Mapping[str, t.Any]) -> dict[str, str]:
+    """Variables with our prefix that do not exist, each with the nearest name."""
+    found = {}
+    for name in variables:
+        if not isinstance(name, str) or not name.startswith(PREFIX) or name.startswith("graceful__"):
+            continue
+        key = name[len(PREFIX) :]
+        if key not in SETTINGS and key not in INTERNAL:
+            near = difflib.get_close_matches(key, list(SETTINGS), 1)
+            hint = f"Is {PREFIX}{near[0]} meant?" if near else "The guide has the list of variables."
+            found[name] = f"{clean(name, 80)} is set, but there is no such variable. {hint}"
+    return found
+
+
+def drain_not_set(variables: t.Mapping[str, t.Any]) -> bool:
+    return variables.get("graceful_drain_steps") is None

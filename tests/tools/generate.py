@@ -1,0 +1,207 @@
+# SPDX-FileCopyrightText: graceful.azure contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Write what is made from other files of the collection; with --check, only say what is out of date and fail.
+
+To add a part, write a function that returns its text and add a line to PARTS.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import importlib
+import json
+import sys
+import types
+import typing as t
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+COLLECTION = "ansible_collections.graceful.azure"
+MODULE_UTILS = f"{COLLECTION}.plugins.module_utils"
+END = "<!-- end generated -->"
+
+LOADER = '''\
+# Copyright (c) 2026, graceful.azure contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is private to the collection: it may change without notice.
+# It is made from the files beside it: run `make generate` instead of editing it.
+
+"""The kinds of {nouns}."""
+
+from __future__ import annotations
+
+from {module_utils}._errors import EventsError
+from {module_utils}._kind import Kind
+from {module_utils}._text import quoted
+
+NAMES: tuple[str, ...] = (
+{names}
+)
+
+
+def load(name: str) -> type[Kind]:
+    """The class of a kind. A host imports only the kind that it needs; Ansible sends those that are imported here."""
+{branches}
+    raise EventsError(f"There is no kind {{quoted(name)}} of {nouns}. Kinds are: {{', '.join(NAMES)}}.")
+'''
+
+BRANCH = """\
+    if name == "{name}":
+        from {module_utils}.{folder} import {name}
+
+        return {name}.{class_name}
+"""
+
+
+class Folder(t.NamedTuple):
+    """Where the kinds of one sort are."""
+
+    name: str
+    class_name: str
+    nouns: str
+
+    @property
+    def kinds(self) -> list[str]:
+        directory = ROOT / "plugins" / "module_utils" / self.name
+        return sorted(file.stem for file in directory.glob("[!_]*.py"))
+
+    def load(self, kind: str) -> t.Any:
+        return getattr(importlib.import_module(f"{MODULE_UTILS}.{self.name}.{kind}"), self.class_name)
+
+
+DRAINS = Folder("_drains", "Step", "drain steps")
+CHECKPOINTS = Folder("_checkpoints", "Item", "checkpoints")
+
+
+def loader(folder: Folder) -> str:
+    values = {"module_utils": MODULE_UTILS, "folder": folder.name, "class_name": folder.class_name}
+    return LOADER.format(
+        **values,
+        nouns=folder.nouns,
+        names="\n".join(f'    "{name}",' for name in folder.kinds),
+        branches="".join(BRANCH.format(name=name, **values) for name in folder.kinds).rstrip("\n"),
+    )
+
+
+def kind_tables(folder: Folder) -> str:
+    return "\n".join(_kind_section(name, folder.load(name)) for name in folder.kinds)
+
+
+def _kind_section(name: str, kind: t.Any) -> str:
+    remarks = [
+        kind.summary,
+        "The controller takes this step." if kind.by_controller else "",
+        "It carries traffic, so it is undone last, after the health checks." if kind.carries_traffic else "",
+    ]
+    lines = [f"### `{name}`", "", " ".join(filter(None, remarks)), ""]
+    if kind.options:
+        lines += option_table(kind.options, kind.rules)
+    else:
+        lines.append("It has no options.")
+    return "\n".join([*lines, ""])
+
+
+def option_table(options: t.Mapping[str, t.Any], rules: t.Mapping[str, t.Any]) -> list[str]:
+    rows = [f"| {' | '.join(row)} |" for row in _option_rows(options)]
+    return ["| option | type | default | |", "|---|---|---|---|", *rows, *_rule_lines(rules)]
+
+
+def _option_rows(options: t.Mapping[str, t.Any], prefix: str = "") -> t.Iterator[tuple[str, ...]]:
+    for name, option in options.items():
+        shown = f"**`{prefix}{name}`**" if option.get("required") else f"`{prefix}{name}`"
+        kind = f"list of {option['elements']}" if option.get("elements") else option["type"]
+        default = "required" if option.get("required") else _shown(option.get("default"))
+        remarks = [option["description"]]
+        if option.get("choices"):
+            remarks.append(f"One of {', '.join(f'`{choice}`' for choice in option['choices'])}.")
+        if option.get("no_log"):
+            remarks.append("A secret: it is never recorded.")
+        yield shown, kind, default, " ".join(remarks).replace("|", "\\|")
+        yield from _option_rows(option.get("options", {}), f"{prefix}{name}[].")
+
+
+def _shown(default: t.Any) -> str:
+    if default is None:
+        return ""
+    if isinstance(default, float):
+        return f"`{default:g}`"
+    return f"`{default if isinstance(default, str) else json.dumps(default)}`"
+
+
+def _rule_lines(rules: t.Mapping[str, t.Any]) -> list[str]:
+    """What an option demands of others, as a sentence below the table."""
+
+    def groups(rule: str) -> list[str]:
+        return [_names(group) for group in rules.get(rule, ())]
+
+    needed, exclusive = groups("required_one_of"), groups("mutually_exclusive")
+    sentences = [f"{'Exactly' if names in exclusive else 'At least'} one of {names}." for names in needed]
+    sentences += [f"At most one of {names}." for names in exclusive if names not in needed]
+    sentences += [f"{names} only together." for names in groups("required_together")]
+    for name, others in rules.get("required_by", {}).items():
+        sentences.append(f"`{name}` only with {_names(others)}.")
+    return ["", " ".join(sentences)] if sentences else []
+
+
+def _names(names: t.Sequence[str]) -> str:
+    quoted = [f"`{name}`" for name in names]
+    return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} and {quoted[-1]}"
+
+
+# The file, the marker in it or None for the whole file, and what makes the text.
+PARTS: tuple[tuple[str, str | None, t.Callable[[], str]], ...] = (
+    ("plugins/module_utils/_drains/__init__.py", None, functools.partial(loader, DRAINS)),
+    ("plugins/module_utils/_checkpoints/__init__.py", None, functools.partial(loader, CHECKPOINTS)),
+    ("roles/drain/README.md", "drain kinds", functools.partial(kind_tables, DRAINS)),
+    ("roles/checkpoint/README.md", "checkpoint kinds", functools.partial(kind_tables, CHECKPOINTS)),
+)
+
+
+def with_part(text: str, marker: str | None, part: str, file: str) -> str:
+    """The file's text with the part in its place."""
+    if marker is None:
+        return part
+    begin = f"<!-- begin generated: {marker} -->"
+    before, found, rest = text.partition(begin)
+    _old, ended, after = rest.partition(END)
+    if not found or not ended:
+        sys.exit(f"{file} has no lines {begin} and {END}.")
+    return f"{before}{begin}\n{part.rstrip()}\n{END}{after}"
+
+
+def make_importable() -> None:
+    """The collection's own imports work, whatever the checkout is called and wherever it is."""
+    sys.dont_write_bytecode = True
+    name = ""
+    for part in COLLECTION.split("."):
+        name = f"{name}.{part}".lstrip(".")
+        package = types.ModuleType(name)
+        package.__path__ = [str(ROOT)] if name == COLLECTION else []
+        sys.modules[name] = package
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--check", action="store_true", help="write nothing, and fail if something is out of date")
+    check = parser.parse_args().check
+    make_importable()
+    stale = []
+    for file, marker, make in PARTS:
+        path = ROOT / file
+        old = path.read_text(encoding="utf-8") if path.exists() else ""
+        new = with_part(old, marker, make(), file)
+        if new == old:
+            continue
+        stale.append(file)
+        if not check:
+            path.write_text(new, encoding="utf-8")
+    for file in stale:
+        print(f"{file} is out of date. Run make generate." if check else f"{file} is written.")
+    return 1 if check and stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1074 @@
+# SPDX-FileCopyrightText: graceful.azure contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import hashlib
+import io
+import itertools
+import json
+import os
+import random
+import resource
+import shutil
+import signal
+import socket
+import stat
+import struct
+import subprocess
+import tarfile
+import tempfile
+import typing as t
+from pathlib import Path
+
+import pytest
+from ansible_collections.graceful.azure.plugins.module_utils import _archive
+from ansible_collections.graceful.azure.plugins.module_utils._archive import PART, Restored, Saved
+from ansible_collections.graceful.azure.plugins.module_utils._archive_files import NEW, STAGE
+from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
+from ansible_collections.graceful.azure.plugins.module_utils._patience import Late, Patience
+from ansible_collections.graceful.azure.tests.unit.module_utils.scripted import JumpingClock
+
+ROOT = os.geteuid() == 0
+ACCESS = "system.posix_acl_access"
+only_root = pytest.mark.skipif(not ROOT, reason="only root can give files away and make devices")
+
+
+class Meddler(JumpingClock):
+    """Something happens whenever the time is looked at, which is between any two files."""
+
+    def __init__(self, meddle: t.Callable[[], None]) -> None:
+        super().__init__()
+        self._meddle = meddle
+
+    def monotonic(self) -> float:
+        self._meddle()
+        return super().monotonic()
+
+
+class SlowClock(JumpingClock):
+    """Each look at the time takes a second."""
+
+    def monotonic(self) -> float:
+        self.now += 1
+        return self.now
+
+
+def save(archive: Path, *paths: Path, patience: Patience | None = None) -> Saved:
+    return _archive.save([str(path) for path in paths], str(archive), patience or Patience(60, JumpingClock()))
+
+
+def restore(
+    archive: Path,
+    checksum: str,
+    *paths: Path | str,
+    patience: Patience | None = None,
+    only_missing_paths: bool = False,
+) -> Restored:
+    patience = patience or Patience(60, JumpingClock())
+    return _archive.restore([str(path) for path in paths], str(archive), checksum, patience, only_missing_paths)
+
+
+def checksum_of(archive: Path) -> str:
+    return hashlib.sha256(archive.read_bytes()).hexdigest()
+
+
+@pytest.fixture
+def tmp_path() -> t.Iterator[Path]:
+    """A short one: messages cut off long names."""
+    path = Path(os.path.realpath(tempfile.mkdtemp(prefix="graceful-")))
+    yield path
+    shutil.rmtree(path)
+
+
+@pytest.fixture
+def scratch(tmp_path: Path) -> Path:
+    scratch = tmp_path / "scratch"
+    (scratch / "deep").mkdir(parents=True)
+    (scratch / "deep" / "secret").write_text("one")
+    (scratch / "deep" / "secret").chmod(0o640)
+    (scratch / "deep").chmod(0o750)
+    (scratch / "name with $(space)").write_text("two")
+    (scratch / "link").symlink_to("deep/secret")
+    return scratch
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    return tmp_path / "safe" / "a.tar.gz"
+
+
+# ---- what comes back, and how
+
+
+def test_everything_comes_back_with_its_mode_after_the_disk_was_lost(scratch: Path, archive: Path) -> None:
+    saved = save(archive, scratch)
+    shutil.rmtree(scratch)
+    restored = restore(archive, saved.checksum, scratch)
+    assert len(restored.paths) == saved.entries == 5
+    assert (scratch / "deep" / "secret").read_text() == "one"
+    assert (scratch / "deep" / "secret").stat().st_mode & 0o777 == 0o640
+    assert (scratch / "deep").stat().st_mode & 0o777 == 0o750
+    assert os.readlink(scratch / "link") == "deep/secret"
+    assert saved.remarks == restored.remarks == ""
+
+
+def test_only_what_was_lost_is_put_back(scratch: Path, archive: Path) -> None:
+    saved = save(archive, scratch)
+    (scratch / "deep" / "secret").write_text("newer")
+    (scratch / "name with $(space)").unlink()
+    assert restore(archive, saved.checksum, scratch).paths == [str(scratch / "name with $(space)")]
+    assert (scratch / "deep" / "secret").read_text() == "newer"
+    assert restore(archive, saved.checksum, scratch).paths == []
+
+
+def test_behind_a_link_is_what_is_saved(scratch: Path, tmp_path: Path, archive: Path) -> None:
+    link = tmp_path / "cache"
+    link.symlink_to(scratch)
+    saved = save(archive, link)
+    assert saved.paths == [str(scratch)]
+    shutil.rmtree(scratch)
+    restore(archive, saved.checksum, *saved.paths)
+    assert (link / "deep" / "secret").read_text() == "one"
+
+
+def test_a_link_to_nowhere_is_nothing_to_save(tmp_path: Path, archive: Path) -> None:
+    (tmp_path / "cache").symlink_to("nowhere")
+    with pytest.raises(EventsError, match="is not there"):
+        save(archive, tmp_path / "cache")
+
+
+def test_what_was_deleted_on_purpose_does_not_come_back_if_nothing_can_be_lost(scratch: Path, archive: Path) -> None:
+    other = scratch.parent / "other"
+    other.write_text("whole")
+    saved = save(archive, scratch, other)
+    (scratch / "deep" / "secret").unlink()
+    other.unlink()
+    assert restore(archive, saved.checksum, scratch, other, only_missing_paths=True).paths == [str(other)]
+    assert restore(archive, saved.checksum, scratch, other).paths == [str(scratch / "deep" / "secret")]
+
+
+def test_without_anything_missing_the_archive_is_not_needed(scratch: Path, archive: Path) -> None:
+    saved = save(archive, scratch)
+    archive.unlink()
+    assert restore(archive, saved.checksum, scratch, only_missing_paths=True).paths == []
+
+
+def test_a_path_within_another_one_is_saved_once_and_comes_back_by_itself(scratch: Path, archive: Path) -> None:
+    saved = save(archive, scratch / "deep", scratch)
+    assert saved.entries == 5
+    shutil.rmtree(scratch / "deep")
+    (scratch / "link").unlink()
+    restored = restore(archive, saved.checksum, *saved.paths, only_missing_paths=True)
+    assert restored.paths == [str(scratch / "deep"), str(scratch / "deep" / "secret")]
+
+
+def test_directories_above_come_back_as_they_were(tmp_path: Path, archive: Path) -> None:
+    cache = tmp_path / "disk" / "app" / "cache"
+    cache.mkdir(parents=True)
+    cache.parent.chmod(0o710)
+    saved = save(archive, cache)
+    shutil.rmtree(tmp_path / "disk")
+    restore(archive, saved.checksum, cache)
+    assert cache.parent.stat().st_mode & 0o777 == 0o710
+    assert cache.is_dir()
+
+
+def test_times_come_back_to_the_nanosecond(scratch: Path, archive: Path) -> None:
+    times = {
+        "deep": 1_700_000_000_123_456_789,
+        "deep/secret": 1_600_000_000_000_000_001,
+        "link": 1_500_000_000_999_999_999,
+        "name with $(space)": -1_500_000_001,
+    }
+    for name, time in times.items():
+        os.utime(scratch / name, ns=(time + 5, time), follow_symlinks=False)
+    saved = save(archive, scratch)
+    shutil.rmtree(scratch)
+    restore(archive, saved.checksum, scratch)
+    found = {name: (scratch / name).lstat() for name in times}
+    assert {name: status.st_mtime_ns for name, status in found.items()} == times
+    # Of the access times those that this test has not changed by looking.
+    assert found["deep/secret"].st_atime_ns == times["deep/secret"] + 5
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        b"line\nfeed",
+        b"not utf-8 \xff\xfe",
+        "ü€😀".encode(),
+        b"x" * 255,
+        b"d" * 120 + b"/" + b"e" * 120 + b"/f",
+        b"-rf",
+        b"{{ x }}",
+        b"a=b%3D",
+    ],
+)
+def test_any_name_comes_back(tmp_path: Path, archive: Path, name: bytes) -> None:
+    file = tmp_path / "scratch" / os.fsdecode(name)
+    file.parent.mkdir(parents=True)
+    file.write_text("content")
+    link = tmp_path / "scratch" / "link"
+    link.symlink_to(os.fsdecode(name))
+    saved = save(archive, tmp_path / "scratch")
+    shutil.rmtree(tmp_path / "scratch")
+    restore(archive, saved.checksum, tmp_path / "scratch")
+    assert file.read_text() == link.read_text() == "content"
+
+
+def test_hard_links_stay_one_file(scratch: Path, archive: Path) -> None:
+    secret, second = scratch / "deep" / "secret", scratch / "second"
+    os.link(secret, second)
+    saved = save(archive, scratch)
+    shutil.rmtree(scratch)
+    restore(archive, saved.checksum, scratch)
+    assert secret.samefile(second)
+    second.unlink()
+    assert restore(archive, saved.checksum, scratch).paths == [str(second)]
+    assert secret.samefile(second)
+
+
+def test_a_hard_link_comes_back_although_its_other_name_was_deleted_on_purpose(scratch: Path, archive: Path) -> None:
+    other = scratch.parent / "zother"
+    other.mkdir()
+    os.link(scratch / "deep" / "secret", other / "first")
+    os.link(scratch / "deep" / "secret", other / "second")
+    saved = save(archive, scratch, other)
+    (scratch / "deep" / "secret").unlink()
+    shutil.rmtree(other)
+    restored = restore(archive, saved.checksum, scratch, other, only_missing_paths=True)
+    assert restored.paths == [str(other), str(other / "first"), str(other / "second")]
+    assert (other / "first").read_text() == "one"
+    assert (other / "first").samefile(other / "second")
+
+
+def test_a_hard_link_is_made_again_to_a_file_that_is_there(scratch: Path, archive: Path) -> None:
+    other = scratch.parent / "zother"
+    os.link(scratch / "deep" / "secret", other)
+    saved = save(archive, scratch, other)
+    other.unlink()
+    assert restore(archive, saved.checksum, scratch, other, only_missing_paths=True).paths == [str(other)]
+    assert other.samefile(scratch / "deep" / "secret")
+
+
+@only_root
+def test_owners_and_all_of_the_mode_come_back(scratch: Path, archive: Path) -> None:
+    secret, deep, link, pipe = scratch / "deep" / "secret", scratch / "deep", scratch / "link", scratch / "pipe"
+    os.mkfifo(pipe)
+    os.chown(secret, 1234, 1235)
+    os.chown(deep, 1236, 3_000_000_000)
+    os.chown(link, 1238, 1239, follow_symlinks=False)
+    os.chown(pipe, 1240, 1241)
+    secret.chmod(0o6751)
+    deep.chmod(0o3500)
+    pipe.chmod(0o620)
+    saved = save(archive, scratch)
+    before = [path.lstat() for path in (deep, secret, link, pipe)]
+    shutil.rmtree(scratch)
+    restored = restore(archive, saved.checksum, scratch)
+    for old, new in zip(before, [path.lstat() for path in (deep, secret, link, pipe)], strict=True):
+        assert (new.st_uid, new.st_gid, new.st_mode) == (old.st_uid, old.st_gid, old.st_mode)
+        assert new.st_mtime_ns == old.st_mtime_ns
+    assert restored.remarks == ""
+
+
+@only_root
+def test_devices_come_back(scratch: Path, archive: Path) -> None:
+    os.mknod(scratch / "null", stat.S_IFCHR | 0o666, os.makedev(1, 3))
+    saved = save(archive, scratch)
+    shutil.rmtree(scratch)
+    restore(archive, saved.checksum, scratch)
+    status = (scratch / "null").stat()
+    assert stat.S_ISCHR(status.st_mode)
+    assert status.st_rdev == os.makedev(1, 3)
+    assert (scratch / "null").read_bytes() == b""
+
+
+def acl(*entries: tuple[int, int, int]) -> bytes:
+    """Tag, permissions and id of each, as the kernel keeps them."""
+    return struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *entry) for entry in entries)
+
+
+NOBODY_ID = 0xFFFFFFFF
+# user::rw-, user:1234:rw-, group::---, mask::rw-, other::---
+READ_BY_1234 = acl((1, 6, NOBODY_ID), (2, 6, 1234), (4, 0, NOBODY_ID), (16, 6, NOBODY_ID), (32, 0, NOBODY_ID))
+# The same for whatever is made in a directory.
+DEFAULT_FOR_1234 = acl((1, 7, NOBODY_ID), (2, 7, 1234), (4, 0, NOBODY_ID), (16, 7, NOBODY_ID), (32, 0, NOBODY_ID))
+
+
+def set_attribute(path: Path, name: str, value: bytes) -> None:
+    try:
+        os.setxattr(path, name, value)
+    except OSError as exc:
+        pytest.skip(f"this file system keeps no {name}: {exc.strerror}")
+
+
+def attributes(path: Path) -> dict[str, bytes]:
+    return {name: os.getxattr(path, name) for name in os.listxattr(path)}
+
+
+def test_access_control_lists_and_extended_attributes_come_back(scratch: Path, archive: Path) -> None:
+    secret, deep = scratch / "deep" / "secret", scratch / "deep"
+    set_attribute(secret, ACCESS, READ_BY_1234)
+    set_attribute(secret, "user.note", bytes(range(256)))
+    set_attribute(secret, "user.with=sign %3D:ü", b"")
+    set_attribute(deep, "system.posix_acl_default", DEFAULT_FOR_1234)
+    set_attribute(deep, "user.of a directory", b"=\n")
+    before = [(attributes(path), path.stat().st_mode) for path in (secret, deep)]
+    saved = save(archive, scratch)
+    shutil.rmtree(scratch)
+    assert restore(archive, saved.checksum, scratch).remarks == ""
+    assert [(attributes(path), path.stat().st_mode) for path in (secret, deep)] == before
+    assert len(before[0][0]) == 3
+
+
+def test_a_file_does_not_inherit_rights_that_it_did_not_have(scratch: Path, archive: Path) -> None:
+    saved = save(archive, scratch)
+    (scratch / "deep" / "secret").unlink()
+    set_attribute(scratch / "deep", "system.posix_acl_default", DEFAULT_FOR_1234)
+    restore(archive, saved.checksum, scratch)
+    assert attributes(scratch / "deep" / "secret") == {}
+    assert (scratch / "deep" / "secret").stat().st_mode & 0o777 == 0o640
+
+
+def test_without_its_access_control_list_a_file_gives_its_group_no_more_than_before(
+    scratch: Path, archive: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = scratch / "deep" / "secret"
+    set_attribute(secret, ACCESS, READ_BY_1234)
+    saved = save(archive, scratch)
+    shutil.rmtree(scratch)
+
+    def refuse(*_arguments: t.Any, **_more: t.Any) -> None:
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr(os, "setxattr", refuse)
+    restored = restore(archive, saved.checksum, scratch)
+    assert restored.remarks == f"1 put back without all extended attributes: '{secret}'"
+    assert secret.stat().st_mode & 0o777 == 0o600
+
+
+SPARSE = {
+    "hole at the end": ([(0, b"data")], 1 << 30),
+    "hole at the beginning": ([((1 << 30) - 4, b"data")], 1 << 30),
+    "many holes": ([(number << 20, b"data") for number in range(200)], 200 << 20),
+    "nothing but a hole": ([], 5 << 20),
+}
+
+
+@pytest.mark.parametrize("name", SPARSE)
+def test_holes_stay_holes(tmp_path: Path, archive: Path, name: str) -> None:
+    pieces, size = SPARSE[name]
+    file = tmp_path / "scratch" / "sparse"
+    file.parent.mkdir()
+    with file.open("wb") as writer:
+        for offset, data in pieces:
+            writer.seek(offset)
+            writer.write(data)
+        writer.truncate(size)
+    blocks = file.stat().st_blocks
+    if blocks * 512 >= size:
+        pytest.skip("this file system has no holes")
+    saved = save(archive, file.parent)
+    shutil.rmtree(file.parent)
+    restore(archive, saved.checksum, file.parent)
+    assert file.stat().st_size == size
+    # The file system may keep its own list of the pieces in another form.
+    assert file.stat().st_blocks - blocks < 100
+    with file.open("rb") as reader:
+        for offset, data in pieces:
+            reader.seek(offset)
+            assert reader.read(len(data) + 1) in (data, data + b"\0")
+    assert saved.size < 100_000
+
+
+def test_zeros_that_are_no_hole_are_not_made_one(tmp_path: Path, archive: Path) -> None:
+    file = tmp_path / "scratch"
+    file.write_bytes(bytes(1 << 20))
+    blocks = file.stat().st_blocks
+    saved = save(archive, file)
+    file.unlink()
+    restore(archive, saved.checksum, file)
+    os.sync()
+    assert file.stat().st_blocks == blocks
+    assert file.read_bytes() == bytes(1 << 20)
+
+
+@pytest.mark.skipif(not shutil.which("tar"), reason="there is no tar to read the archive with")
+def test_an_operator_can_read_the_archive_with_tar(scratch: Path, archive: Path, tmp_path: Path) -> None:
+    with (scratch / "sparse").open("wb") as file:
+        file.write(b"begin")
+        file.seek(10 << 20)
+        file.write(b"end")
+        file.truncate(20 << 20)
+    (scratch / ("long" * 50)).write_text("long")
+    os.link(scratch / "deep" / "secret", scratch / "second")
+    save(archive, scratch)
+    target = tmp_path / "target"
+    target.mkdir()
+    told = subprocess.run(
+        ["tar", "-xzf", str(archive), "-C", str(target)], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert told.stderr == ""
+    found = target / str(scratch).lstrip("/")
+    same = subprocess.run(["diff", "-r", "--no-dereference", str(scratch), str(found)], check=False, timeout=60)
+    assert same.returncode == 0
+    assert (found / "second").samefile(found / "deep" / "secret")
+
+
+# ---- what is left out, and said
+
+
+def test_a_socket_is_left_out_and_said(scratch: Path, archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The path of a socket must not be long.
+    monkeypatch.chdir(scratch)
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind("socket")
+    saved = save(archive, scratch)
+    assert saved.entries == 5
+    assert saved.remarks == f"1 left out (socket): '{scratch / 'socket'}'"
+
+
+def meddle_after_listing(monkeypatch: pytest.MonkeyPatch, meddle: t.Callable[[], None]) -> None:
+    """Something happens between the listing of a directory and the reading of what is in it."""
+    listed = os.listdir
+
+    def listdir(path: t.Any) -> list[str]:
+        names = listed(path)
+        meddle()
+        return names
+
+    monkeypatch.setattr(os, "listdir", listdir)
+
+
+def test_files_that_vanish_are_left_out_and_said(scratch: Path, archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(5):
+        (scratch / f"vanishing{number}").write_text("x")
+
+    def vanish() -> None:
+        for file in scratch.glob("vanishing*"):
+            file.unlink()
+
+    meddle_after_listing(monkeypatch, vanish)
+    saved = save(archive, scratch)
+    assert saved.entries == 5
+    first = ", ".join(f"'{scratch}/vanishing{number}'" for number in range(3))
+    assert saved.remarks == f"5 left out (vanished while it was read): {first} and 2 more"
+    shutil.rmtree(scratch)
+    assert len(restore(archive, saved.checksum, scratch).paths) == 5
+
+
+def test_a_directory_that_becomes_a_link_while_it_is_read_is_not_followed(
+    scratch: Path, archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "secret").write_text("of somebody else")
+
+    def swap() -> None:
+        # The second time it is the listing of the directory itself.
+        if swaps.pop(0):
+            (scratch / "deep").rename(tmp_path / "away")
+            (scratch / "deep").symlink_to(outside)
+
+    swaps = [False, True]
+    meddle_after_listing(monkeypatch, swap)
+    saved = save(archive, scratch)
+    assert saved.remarks == f"1 left out (vanished while it was read): '{scratch}/deep/secret'"
+    assert b"of somebody else" not in gzip.decompress(archive.read_bytes())
+
+
+def test_a_path_that_vanishes_is_no_checkpoint(scratch: Path, archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (scratch.parent / "zother").write_text("x")
+    meddle_after_listing(monkeypatch, lambda: (scratch.parent / "zother").unlink(missing_ok=True))
+    with pytest.raises(EventsError, match="zother vanished while it was saved"):
+        save(archive, scratch, scratch.parent / "zother")
+    assert not archive.exists()
+
+
+@pytest.mark.parametrize("size", [10, 3_000_000])
+def test_a_file_that_changes_while_it_is_read_is_saved_and_said(
+    tmp_path: Path, archive: Path, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    log = tmp_path / "log"
+    log.write_bytes(b"x" * 2_000_000)
+    read = os.pread
+
+    def read_and_change(*arguments: int) -> bytes:
+        data = read(*arguments)
+        os.truncate(log, size)
+        return data
+
+    monkeypatch.setattr(os, "pread", read_and_change)
+    saved = save(archive, log)
+    assert saved.remarks == f"1 changed while it was read: '{log}'"
+    log.unlink()
+    restore(archive, saved.checksum, log)
+    assert log.stat().st_size == 2_000_000
+    assert log.read_bytes()[: 1 << 20] == b"x" * (1 << 20)
+
+
+# ---- without root
+
+
+@pytest.fixture
+def place() -> t.Iterator[Path]:
+    """A directory of the user that is not root; pytest's own is closed to it."""
+    place = Path(tempfile.mkdtemp(prefix="graceful-test-"))
+    if ROOT:
+        shutil.chown(place, "nobody")
+    yield place
+    subprocess.run(["chmod", "-R", "u+rwx", str(place)], check=True)
+    shutil.rmtree(place)
+
+
+def without_root(work: t.Callable[[], t.Any]) -> t.Any:
+    """What it returns, or what the error says."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.close(reader)
+            if ROOT:
+                os.setgroups([])
+                os.setgid(65534)
+                os.setuid(65534)
+            os.umask(0o022)
+            try:
+                result = work()
+            except EventsError as exc:
+                result = exc.message
+            except BaseException as exc:
+                result = repr(exc)
+            os.write(writer, json.dumps(result).encode())
+        finally:
+            os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as file:
+        answer = file.read()
+    os.waitpid(child, 0)
+    return json.loads(answer)
+
+
+def test_without_root_a_directory_that_its_owner_cannot_write_to_comes_back(place: Path) -> None:
+    def work() -> list[t.Any]:
+        closed = place / "scratch" / "closed"
+        closed.mkdir(parents=True)
+        (closed / "file").write_text("one")
+        closed.chmod(0o555)
+        saved = save(place / "safe" / "a.tar.gz", place / "scratch")
+        closed.chmod(0o755)
+        shutil.rmtree(place / "scratch")
+        restored = restore(place / "safe" / "a.tar.gz", saved.checksum, place / "scratch")
+        return [(closed / "file").read_text(), closed.stat().st_mode & 0o7777, restored.remarks]
+
+    assert without_root(work) == ["one", 0o555, ""]
+
+
+@only_root
+def test_without_root_owners_and_devices_are_not_kept_and_that_is_said(place: Path) -> None:
+    scratch, archive = place / "scratch", place / "a.tar.gz"
+    scratch.mkdir()
+    (scratch / "tool").write_text("x")
+    (scratch / "tool").chmod(0o6755)
+    os.chown(scratch, 65534, 65534)
+    os.mknod(scratch / "null", stat.S_IFCHR | 0o666, os.makedev(1, 3))
+    saved = save(archive, scratch)
+    archive.chmod(0o644)
+    shutil.rmtree(scratch)
+    remarks = without_root(lambda: restore(archive, saved.checksum, scratch).remarks)
+    assert remarks == (
+        f"1 not put back (device, which only root can make): '{scratch}/null'; "
+        f"1 put back without the owner: '{scratch}/tool'"
+    )
+    assert (scratch / "tool").stat().st_mode & 0o7777 == 0o755
+
+
+def test_a_file_that_cannot_be_read_is_an_error(place: Path) -> None:
+    def work() -> None:
+        (place / "scratch").mkdir()
+        (place / "scratch" / "closed").write_text("x")
+        (place / "scratch" / "closed").chmod(0)
+        save(place / "a.tar.gz", place / "scratch")
+
+    assert without_root(work) == f"{place}/scratch/closed cannot be saved: Permission denied."
+    assert not (place / "a.tar.gz").exists()
+
+
+def test_a_place_that_is_not_writable_is_said_with_what_to_do(place: Path) -> None:
+    def work() -> None:
+        (place / "scratch").mkdir()
+        (place / "safe").mkdir(mode=0o555)
+        save(place / "safe" / "a.tar.gz", place / "scratch")
+
+    assert without_root(work) == (
+        f"Saving to {place}/safe/a.tar.gz failed: Permission denied. Choose a place that this user can write to "
+        "(graceful_checkpoint_dir), or set become to true."
+    )
+
+
+# ---- links that somebody puts in the way
+
+
+def test_a_subdirectory_that_became_a_link_leads_nowhere(scratch: Path, archive: Path, tmp_path: Path) -> None:
+    saved = save(archive, scratch)
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    shutil.rmtree(scratch / "deep")
+    (scratch / "deep").symlink_to(outside)
+    (scratch / "name with $(space)").unlink()
+    with pytest.raises(EventsError, match=r"Nothing was put back: .*/deep is a symbolic link now, .* Move it away"):
+        restore(archive, saved.checksum, scratch)
+    assert list(outside.iterdir()) == []
+    assert not (scratch / "name with $(space)").exists()
+
+
+def test_a_subdirectory_that_became_a_file_is_said(scratch: Path, archive: Path) -> None:
+    saved = save(archive, scratch)
+    shutil.rmtree(scratch / "deep")
+    (scratch / "deep").write_text("x")
+    with pytest.raises(EventsError, match=r"Nothing was put back: .*/deep is no directory any more"):
+        restore(archive, saved.checksum, scratch)
+
+
+def test_a_subdirectory_that_becomes_a_link_at_any_moment_leads_nowhere(
+    scratch: Path, archive: Path, tmp_path: Path
+) -> None:
+    """Somebody swaps it between any two files that are put back, once per attempt, at every moment there is."""
+    for number in range(20):
+        (scratch / "deep" / f"file{number}").write_text(str(number))
+    saved = save(archive, scratch)
+    outside, away = tmp_path / "outside", tmp_path / "away"
+    outcomes = []
+    for moment in range(1, 200):
+        shutil.rmtree(scratch)
+        shutil.rmtree(away, ignore_errors=True)
+        shutil.rmtree(outside, ignore_errors=True)
+        outside.mkdir()
+        looks = itertools.count()
+
+        def swap(moment: int = moment, looks: t.Iterator[int] = looks) -> None:
+            if next(looks) >= moment and (scratch / "deep").is_dir() and not (scratch / "deep").is_symlink():
+                (scratch / "deep").rename(away)
+                (scratch / "deep").symlink_to(outside)
+
+        try:
+            restore(archive, saved.checksum, scratch, patience=Patience(60, Meddler(swap)))
+        except EventsError as exc:
+            words = ("is a symbolic link now", "deep failed, after 25 others: Not a directory")
+            outcomes.append(any(each in exc.message for each in words) or exc.message)
+        assert list(outside.iterdir()) == [], f"after {moment} looks at the time"
+        if not (scratch / "deep").is_symlink():
+            break
+    assert set(outcomes) == {True}
+    assert 20 < len(outcomes) < 150, "the last attempt is one in which nothing happened"
+    assert len(list((scratch / "deep").iterdir())) == 21
+
+
+@pytest.mark.parametrize("only_missing_paths", [False, True])
+def test_a_directory_above_that_became_a_link_is_refused(
+    tmp_path: Path, archive: Path, only_missing_paths: bool
+) -> None:
+    cache, outside = tmp_path / "disk" / "cache", tmp_path / "outside"
+    cache.mkdir(parents=True)
+    (cache / "file").write_text("one")
+    saved = save(archive, cache)
+    shutil.rmtree(tmp_path / "disk")
+    outside.mkdir()
+    (tmp_path / "disk").symlink_to(outside)
+    with pytest.raises(EventsError, match=r"Nothing was put back: .*/disk is a symbolic link now"):
+        restore(archive, saved.checksum, cache, only_missing_paths=only_missing_paths)
+    assert list(outside.iterdir()) == []
+
+
+def test_a_file_that_somebody_made_meanwhile_stays(scratch: Path, archive: Path) -> None:
+    saved = save(archive, scratch)
+    (scratch / "deep" / "secret").unlink()
+    looks = itertools.count()
+
+    def make() -> None:
+        # After it was found missing, before it is put back.
+        if next(looks) == 9:
+            (scratch / "deep" / "secret").write_text("newer")
+
+    restored = restore(archive, saved.checksum, scratch, patience=Patience(60, Meddler(make)))
+    assert next(looks) > 9
+    assert restored.paths == []
+    assert (scratch / "deep" / "secret").read_text() == "newer"
+
+
+@only_root
+def test_the_directory_of_somebody_else_is_not_used_to_make_files_in(scratch: Path, archive: Path) -> None:
+    saved = save(archive, scratch)
+    (scratch / "deep" / "secret").unlink()
+    (scratch / "deep" / STAGE).mkdir()
+    os.chown(scratch / "deep" / STAGE, 1234, 1234)
+    with pytest.raises(EventsError, match=f"a directory {STAGE} there is not ours and has to be removed"):
+        restore(archive, saved.checksum, scratch)
+    (scratch / "deep" / STAGE).rmdir()
+    assert restore(archive, saved.checksum, scratch).paths == [str(scratch / "deep" / "secret")]
+
+
+# ---- archives that are not what was saved
+
+
+def member(
+    name: str, kind: bytes = tarfile.REGTYPE, link: str = "", content: bytes = b""
+) -> tuple[tarfile.TarInfo, bytes]:
+    info = tarfile.TarInfo(name.lstrip("/") if not name.startswith("//") else name[1:])
+    info.type, info.linkname, info.size = kind, link, len(content)
+    info.mode = 0o755
+    return info, content
+
+
+def forged(archive: Path, root: Path, *members: tuple[tarfile.TarInfo, bytes]) -> str:
+    """An archive with these members, in their order, and what every archive begins with. Its checksum is right."""
+    archive.parent.mkdir(exist_ok=True)
+    parents = [member(str(path), tarfile.DIRTYPE) for path in reversed(root.parents) if path != Path("/")]
+    with tarfile.open(archive, "w:gz", format=tarfile.PAX_FORMAT) as tar:
+        for info, content in (*parents, member(str(root), tarfile.DIRTYPE), *members):
+            tar.addfile(info, io.BytesIO(content))
+    return checksum_of(archive)
+
+
+def repacked(archive: Path, content: bytes) -> str:
+    archive.write_bytes(gzip.compress(content))
+    return checksum_of(archive)
+
+
+def test_what_is_forged_below_is_well_formed_but_for_what_is_forged(archive: Path, tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    first, second = f"{root}/first", f"{root}/second"
+    checksum = forged(archive, root, member(first, content=b"x"), member(second, tarfile.LNKTYPE, first.lstrip("/")))
+    # tarfile fills up to a whole record; what is written here ends with two blocks.
+    content = gzip.decompress(archive.read_bytes()).rstrip(b"\0")
+    checksum = repacked(archive, content + bytes(-len(content) % 512 + 1024))
+    assert restore(archive, checksum, root).paths == [str(root), first, second]
+
+
+OUTSIDE = "/etc/graceful-test-outside"
+FORGERIES: dict[str, tuple[t.Callable[[str], list[tuple[tarfile.TarInfo, bytes]]], str]] = {
+    "a path outside": (lambda root: [member(OUTSIDE)], "which is not among the paths"),
+    "a directory outside": (lambda root: [member("/etc/x", tarfile.DIRTYPE)], "which is not among the paths"),
+    "an absolute path": (lambda root: [member("/" + OUTSIDE)], "leads out of the saved paths"),
+    "a way up": (lambda root: [member(f"{root}/../outside")], "leads out of the saved paths"),
+    "a way up at the end": (lambda root: [member(f"{root}/..", tarfile.DIRTYPE)], "leads out of the saved paths"),
+    "no way": (lambda root: [member(f"{root}/./x")], "leads out of the saved paths"),
+    "a file through a link": (
+        lambda root: [member(f"{root}/link", tarfile.SYMTYPE, "/etc"), member(f"{root}/link/outside")],
+        "but not as part of a directory",
+    ),
+    "a directory in the place of a link": (
+        lambda root: [member(f"{root}/link", tarfile.SYMTYPE, "/etc"), member(f"{root}/link", tarfile.DIRTYPE)],
+        "twice",
+    ),
+    "a file in a file": (lambda root: [member(f"{root}/x"), member(f"{root}/x/y")], "not as part of a directory"),
+    "a file in nothing": (lambda root: [member(f"{root}/x/y")], "but not as part of a directory"),
+    "a hard link to outside": (
+        lambda root: [member(f"{root}/x", tarfile.LNKTYPE, "etc/passwd")],
+        "as a link to what is no file in it",
+    ),
+    "an absolute hard link": (
+        lambda root: [member(f"{root}/x", tarfile.LNKTYPE, "/etc/passwd")],
+        "leads out of the saved paths",
+    ),
+    "a hard link to a link": (
+        lambda root: [
+            member(f"{root}/link", tarfile.SYMTYPE, "/etc/passwd"),
+            member(f"{root}/x", tarfile.LNKTYPE, f"{root}/link".lstrip("/")),
+        ],
+        "as a link to what is no file in it",
+    ),
+    "a hard link to what follows": (
+        lambda root: [member(f"{root}/a", tarfile.LNKTYPE, f"{root}/b".lstrip("/")), member(f"{root}/b")],
+        "as a link to what is no file in it",
+    ),
+    "another type": (lambda root: [member(f"{root}/x", tarfile.CONTTYPE)], "of a type that is never saved"),
+    "a long name of another format": (
+        lambda root: [member("././@LongLink", tarfile.GNUTYPE_LONGNAME, content=b"etc/x\0")],
+        "of a type that is never saved",
+    ),
+    "a header for all": (
+        lambda root: [member("x", tarfile.XGLTYPE, content=b"13 path=etc/\n")],
+        "of a type that is never saved",
+    ),
+    "a link with content": (
+        lambda root: [member(f"{root}/x", tarfile.SYMTYPE, "y", b"z")],
+        "a type that is never saved",
+    ),
+}
+
+
+@pytest.mark.parametrize("forgery", FORGERIES)
+def test_whatever_leads_out_of_the_saved_paths_is_refused(forgery: str, archive: Path, tmp_path: Path) -> None:
+    make, words = FORGERIES[forgery]
+    root = tmp_path / "root"
+    checksum = forged(archive, root, member(f"{root}/first", content=b"x"), *make(str(root)))
+    with pytest.raises(EventsError, match=f"is damaged: .*{words}.* Nothing was put back"):
+        restore(archive, checksum, root)
+    assert not root.exists()
+    assert not os.path.lexists(OUTSIDE)
+
+
+def test_an_archive_of_other_paths_is_refused(scratch: Path, archive: Path, tmp_path: Path) -> None:
+    saved = save(archive, scratch)
+    with pytest.raises(EventsError, match="not among the paths"):
+        restore(archive, saved.checksum, tmp_path / "elsewhere")
+
+
+def test_a_damaged_checkpoint_puts_nothing_back(scratch: Path, archive: Path) -> None:
+    saved = save(archive, scratch)
+    content = bytearray(archive.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    archive.write_bytes(content)
+    shutil.rmtree(scratch)
+    with pytest.raises(EventsError, match="is damaged: its checksum is"):
+        restore(archive, saved.checksum, scratch)
+    assert not scratch.exists()
+
+
+def flipped(content: bytes, position: int) -> bytes:
+    return content[:position] + bytes([content[position] ^ 0xFF]) + content[position + 1 :]
+
+
+DAMAGES: dict[str, t.Callable[[bytes], bytes]] = {
+    "a header in the middle": lambda tar: gzip.compress(flipped(tar, tar.index(b"name with") + 3)),
+    "no end": lambda tar: gzip.compress(tar[:-1024]),
+    "half an end": lambda tar: gzip.compress(tar[:-512]),
+    "cut off in a header": lambda tar: gzip.compress(tar[: len(tar) // 2 // 512 * 512 + 100]),
+    "cut off after an entry": lambda tar: gzip.compress(tar[: tar.index(b"name with") // 512 * 512]),
+    "something behind the end": lambda tar: gzip.compress(tar + b"x"),
+    "another archive behind it": lambda tar: gzip.compress(tar) + gzip.compress(tar),
+    "a checksum of gzip that is wrong": lambda tar: flipped(gzip.compress(tar), -8),
+    "gzip cut off": lambda tar: gzip.compress(tar)[:-20],
+    "gzip damaged in the middle": lambda tar: flipped(gzip.compress(tar), len(gzip.compress(tar)) // 2),
+    "something behind gzip": lambda tar: gzip.compress(tar) + b"x",
+    "no gzip": lambda tar: tar,
+    "nothing": lambda _tar: b"",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damage_is_noticed_before_anything_is_put_back_even_if_the_checksum_is_right(
+    damage: str, scratch: Path, archive: Path
+) -> None:
+    save(archive, scratch)
+    archive.write_bytes(DAMAGES[damage](gzip.decompress(archive.read_bytes())))
+    shutil.rmtree(scratch)
+    with pytest.raises(EventsError, match=r"is damaged: .* Nothing was put back"):
+        restore(archive, checksum_of(archive), scratch)
+    assert not scratch.exists()
+
+
+def test_no_damage_leads_out_of_the_saved_paths_or_to_an_error_of_our_own(
+    scratch: Path, archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Hundreds of times, that would only keep the disk busy.
+    monkeypatch.setattr(os, "sync", lambda: None)
+    with (scratch / "sparse").open("wb") as file:
+        file.truncate(1 << 20)
+    os.link(scratch / "deep" / "secret", scratch / "second")
+    with contextlib.suppress(OSError):
+        os.setxattr(scratch / "sparse", "user.note", b"value")
+    save(archive, scratch)
+    content = gzip.decompress(archive.read_bytes())
+    outcomes: set[bool | None] = set()
+    chance = random.Random(1)
+    before = sorted(os.listdir(tmp_path))
+    for _attempt in range(300):
+        shutil.rmtree(scratch, ignore_errors=True)
+        damaged = bytearray(content)
+        for _byte in range(chance.choice([1, 2, 5])):
+            damaged[chance.randrange(len(damaged))] = chance.choice([0, 0x2F, 0x2E, 0x39, 0xFF])
+        checksum = repacked(archive, bytes(damaged))
+        try:
+            restore(archive, checksum, scratch)
+        except EventsError as exc:
+            outcomes.add("is damaged" in exc.message)
+            assert not scratch.exists()
+        else:
+            outcomes.add(None)
+        assert set(os.listdir(tmp_path)) <= set(before)
+    assert outcomes == {True, None}
+
+
+def test_what_cannot_be_read_back_is_not_saved(scratch: Path, archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk keeps something else than what was written to it."""
+    saved = save(archive, scratch)
+    written = os.fsync
+
+    def spoil(descriptor: int) -> None:
+        written(descriptor)
+        part = archive.with_name(archive.name + PART)
+        if part.exists():
+            part.write_bytes(flipped(part.read_bytes(), 50))
+
+    monkeypatch.setattr(os, "fsync", spoil)
+    with pytest.raises(EventsError, match=r"What was written to .* cannot be read back"):
+        save(archive, scratch)
+    assert checksum_of(archive) == saved.checksum
+    assert os.listdir(archive.parent) == [archive.name]
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (["true"], "No such file"),
+        (["mkdir"], "it is no file"),
+        (["mkfifo"], "it is no file"),
+        (["ln", "-s", "/etc/passwd"], "Too many levels of symbolic links"),
+    ],
+)
+def test_a_checkpoint_that_is_gone_is_said_so(scratch: Path, archive: Path, command: list[str], words: str) -> None:
+    archive.parent.mkdir()
+    subprocess.run([*command, str(archive)], check=True, timeout=20)
+    with pytest.raises(EventsError, match=f"cannot be read: {words}.* Nothing was put back"):
+        restore(archive, "0", scratch)
+
+
+# ---- full disks, interruptions and time
+
+
+@contextlib.contextmanager
+def largest_file(size: int) -> t.Iterator[None]:
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, before)
+
+
+def test_what_could_not_be_put_back_whole_is_put_back_by_the_next_run(scratch: Path, archive: Path) -> None:
+    large = scratch / "deep" / "large"
+    large.write_bytes(os.urandom(300_000))
+    os.link(large, scratch / "deep" / "large too")
+    content = large.read_bytes()
+    saved = save(archive, scratch)
+    shutil.rmtree(scratch)
+    with largest_file(100_000), pytest.raises(EventsError, match=r"large failed, .*: File too large. Run it again"):
+        restore(archive, saved.checksum, scratch)
+    assert not list(scratch.rglob("large*")), "half a file would be taken for the whole one"
+    assert not list(scratch.rglob(STAGE))
+    (scratch / "deep" / STAGE).mkdir(mode=0o700)
+    (scratch / "deep" / STAGE / NEW).write_text("left by a run that was killed")
+    restore(archive, saved.checksum, scratch)
+    assert large.read_bytes() == content
+    assert large.samefile(scratch / "deep" / "large too")
+    assert (scratch / "deep").stat().st_mode & 0o777 == 0o750
+    assert not list(scratch.rglob(STAGE))
+
+
+def test_a_restore_that_is_killed_leaves_whole_files_and_the_next_one_goes_on(
+    scratch: Path, archive: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(5):
+        (scratch / f"large{number}").write_bytes(os.urandom(3 << 20))
+    contents = {file.name: file.read_bytes() for file in scratch.glob("large*")}
+    saved = save(archive, scratch)
+    for moment in range(1, 12):
+        shutil.rmtree(scratch)
+        child = os.fork()
+        if child == 0:
+            looks = itertools.count()
+
+            def end(moment: int = moment, looks: t.Iterator[int] = looks) -> None:
+                if (scratch / STAGE / NEW).exists() and next(looks) == moment:
+                    os._exit(9)
+
+            with contextlib.suppress(BaseException):
+                restore(archive, saved.checksum, scratch, patience=Patience(60, Meddler(end)))
+            os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+        for file in scratch.glob("large*"):
+            assert file.read_bytes() == contents[file.name]
+        restore(archive, saved.checksum, scratch)
+        assert {file.name: file.read_bytes() for file in scratch.glob("large*")} == contents
+        assert not (scratch / STAGE).exists()
+
+
+def test_a_full_disk_leaves_the_earlier_archive_alone(scratch: Path, archive: Path) -> None:
+    saved = save(archive, scratch)
+    (scratch / "large").write_bytes(os.urandom(300_000))
+    with largest_file(100_000), pytest.raises(EventsError, match="failed: File too large"):
+        save(archive, scratch)
+    assert checksum_of(archive) == saved.checksum
+    assert os.listdir(archive.parent) == [archive.name]
+
+
+def test_a_full_disk_is_said_with_what_to_do(scratch: Path, archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    saved = save(archive, scratch)
+    (scratch / "deep" / "secret").unlink()
+
+    def full(*_arguments: t.Any, **_more: t.Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(EventsError, match=r"failed: No space left on device. Make room there, or choose another place"):
+        save(archive, scratch)
+    monkeypatch.setattr(os, "pwrite", full)
+    with pytest.raises(EventsError, match=r"secret failed, .*: No space left on device. Make room there. Run it again"):
+        restore(archive, saved.checksum, scratch)
+    assert not (scratch / "deep" / "secret").exists()
+
+
+@pytest.mark.parametrize(
+    ("paths", "word"), [(["none"], "is not there"), (["."], "lies inside"), (["/"], "lies inside")]
+)
+def test_what_cannot_be_saved_is_refused_before_anything_is_written(
+    tmp_path: Path, archive: Path, paths: list[str], word: str
+) -> None:
+    with pytest.raises(EventsError, match=word):
+        save(archive, *(tmp_path / path for path in paths))
+    assert not archive.parent.exists()
+
+
+def test_an_archive_is_readable_by_nobody_else(scratch: Path, archive: Path) -> None:
+    save(archive, scratch)
+    assert archive.stat().st_mode & 0o777 == 0o600
+    assert archive.parent.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_directory_for_archives_that_is_there_keeps_its_mode(scratch: Path, archive: Path) -> None:
+    archive.parent.mkdir()
+    archive.parent.chmod(0o755)
+    save(archive, scratch)
+    assert archive.parent.stat().st_mode & 0o777 == 0o755
+
+
+def test_what_a_killed_run_left_is_not_followed_and_not_kept(scratch: Path, archive: Path, tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    precious.write_text("x")
+    archive.parent.mkdir()
+    archive.with_name(archive.name + PART).symlink_to(precious)
+    save(archive, scratch)
+    assert precious.read_text() == "x"
+    assert os.listdir(archive.parent) == [archive.name]
+
+
+def test_saving_takes_no_longer_than_it_may(scratch: Path, archive: Path) -> None:
+    saved = save(archive, scratch)
+    (scratch / "large").write_bytes(bytes(50 << 20))
+    with pytest.raises(Late, match=r"The 20 s for it are over. It is not saved. Give the checkpoint more time"):
+        save(archive, scratch, patience=Patience(20, SlowClock()))
+    assert checksum_of(archive) == saved.checksum
+    assert os.listdir(archive.parent) == [archive.name]
+
+
+def test_what_takes_too_long_to_put_back_goes_on_where_it_was(scratch: Path, archive: Path) -> None:
+    for number in range(20):
+        (scratch / f"file{number}").write_text(str(number))
+    saved = save(archive, scratch)
+    shutil.rmtree(scratch)
+    with pytest.raises(Late, match=r"The 60 s for it are over. \d+ put back. Run it again for the rest"):
+        restore(archive, saved.checksum, scratch, patience=Patience(60, SlowClock()))
+    there = {str(path) for path in scratch.rglob("*")}
+    assert there
+    restored = restore(archive, saved.checksum, scratch)
+    assert len(restored.paths) + len(there) + 1 == saved.entries
+    assert not there & set(restored.paths)
