@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 import typing as t
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from ansible_collections.graceful.azure.benchmarks.common import Emulator, Json, Line, at_most, compare, emulator, say
@@ -31,7 +31,8 @@ no other settings. The floor makes only the unavoidable calls, with ping: every 
 more, and one for the approval. Two ping tasks: every host, then the affected hosts. Azure's event lasts {seconds} s
 once it is approved; the cycle waits for that, and until the hosts are sure that it is gone. The floor does not."""
 
-MOST_CALLS, MOST_CALLS_OF_LEADER = 4, 5
+MOST_CALLS = {"leader": 5, "affected": 4, "not_affected": 1}
+WHO = {"leader": "the leader", "affected": "another affected host", "not_affected": "a host that is not affected"}
 CYCLE_TO_FLOOR = {(10, 1): 1.5, (10, 10): 1.5, (50, 10): 1.5, (50, 50): 1.5}
 APPROVAL_TO_TWO_PINGS = {(50, 50): 1.7}
 NOTHING_TO_PING = 1.4
@@ -49,6 +50,18 @@ class Sizes:
 
 FULL = Sizes([(10, 1), (10, 10), (50, 1), (50, 10), (50, 50), (200, 2)], [50, 200], 3)
 QUICK = Sizes([(10, 1), (10, 10)], [10], 2)
+
+
+class Cost(t.NamedTuple):
+    """Of ansible-playbook and all that it started, from its start to its end."""
+
+    seconds: float
+    # Depends less on what else the machine does.
+    cpu: float
+
+
+def best(costs: t.Sequence[Cost]) -> Json:
+    return {"seconds": min(cost.seconds for cost in costs), "cpu": min(cost.cpu for cost in costs)}
 
 
 class Fleet:
@@ -80,20 +93,21 @@ class Fleet:
             "graceful_drain_steps": [{**step, "undo": ["rm", "-f", out]}],
         }
 
-    def play(self, playbook: str) -> float:
-        """How many seconds a playbook takes, from the start of ansible-playbook to its end."""
+    def play(self, playbook: str) -> Cost:
         for host in self.hosts:
             (self.directory / host / "calls").unlink(missing_ok=True)
         name = playbook if playbook.startswith("graceful.") else HERE / playbook
-        # No setting but forks: what users have who set nothing.
-        defaults = {"ANSIBLE_CONFIG": str(HERE / "ansible.cfg"), "ANSIBLE_PIPELINING": "0"}
-        launch = Launch(name, self.inventory, self.directory / "ansible", forks=FORKS, settings=defaults)
+        settings = {"ANSIBLE_CONFIG": str(HERE / "ansible.cfg"), "ANSIBLE_PIPELINING": "0"}
+        launch = Launch(name, self.inventory, self.directory / "ansible", forks=FORKS, settings=settings)
+        output = self.directory / "output"
         begin = time.monotonic()
-        done = launch.run(PATIENCE)
-        seconds = time.monotonic() - begin
-        if done.returncode:
-            raise SystemExit(f"{playbook} ended with {done.returncode}:\n{done.stdout[-5000:]}")
-        return seconds
+        process = launch.start(output)
+        _pid, status, usage = os.wait4(process.pid, 0)
+        cost = Cost(time.monotonic() - begin, usage.ru_utime + usage.ru_stime)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode:
+            raise SystemExit(f"{playbook} ended with {process.returncode}:\n{output.read_text()[-5000:]}")
+        return cost
 
     def calls(self, host: str) -> int:
         file = self.directory / host / "calls"
@@ -107,62 +121,60 @@ def fleet_of(hosts: int, affected: int) -> t.Iterator[Fleet]:
         yield Fleet(Path(name), served, affected)
 
 
-@dataclass
-class Measured:
-    """The seconds of each round."""
-
-    hosts: int
-    affected: int
-    floor: list[float] = field(default_factory=list)
-    two_pings: list[float] = field(default_factory=list)
-    cycle: list[float] = field(default_factory=list)
-    approval: list[float] = field(default_factory=list)
-    # Between the approval and the end of the event, Azure works and everybody waits.
-    event: list[float] = field(default_factory=list)
-    calls: int = 0
-    calls_of_leader: int = 0
-    calls_of_others: int = 0
-
-
-def maintenance(hosts: int, affected: int, rounds: int) -> Measured:
+def maintenance(hosts: int, affected: int, rounds: int) -> Json:
     """The floor and the whole cycle, one after the other in each round."""
     say(f"{hosts} hosts, {affected} of them affected, {rounds} rounds")
-    measured = Measured(hosts, affected)
+    floor, two_pings, cycle, approvals, calls = [], [], [], [], []
     with fleet_of(hosts, affected) as fleet:
         for _round in range(rounds):
-            measured.floor.append(fleet.play("floor.yml"))
-            measured.two_pings.append(fleet.play("two_pings.yml"))
-            _one_cycle(fleet, measured)
-    return measured
+            floor.append(fleet.play("floor.yml"))
+            two_pings.append(fleet.play("two_pings.yml"))
+            event_id = _publish(fleet)
+            begin = time.time()
+            cycle.append(fleet.play("graceful.azure.maintenance"))
+            approvals.append(_approved(fleet, event_id) - begin)
+            calls.append(_calls(fleet))
+    return {
+        "hosts": hosts,
+        "affected": affected,
+        "floor": best(floor),
+        "two_pings": best(two_pings),
+        "cycle": best(cycle),
+        "approval": min(approvals),
+        "calls": {who: max(one[who] for one in calls) for who in calls[0]},
+    }
 
 
-def _one_cycle(fleet: Fleet, measured: Measured) -> None:
-    event = {"EventType": "Reboot", "Resources": fleet.affected, "notice": 3600, "started_for": STARTED_FOR}
-    event_id = json.loads(fleet.served.ask("/publish", event))["EventId"]
-    begin = time.time()
-    measured.cycle.append(fleet.play("graceful.azure.maintenance"))
-    approved, over = fleet.served.moment("approved", event_id), fleet.served.moment("completed", event_id)
-    if approved is None or over is None:
+def _publish(fleet: Fleet) -> str:
+    event = {"EventType": "Reboot", "Resources": fleet.affected, "notice": 7200, "started_for": STARTED_FOR}
+    return str(json.loads(fleet.served.ask("/publish", event))["EventId"])
+
+
+def _approved(fleet: Fleet, event_id: str) -> float:
+    moment = fleet.served.moment("approved", event_id)
+    if moment is None or fleet.served.moment("completed", event_id) is None:
         raise SystemExit(f"{event_id} was not approved, or is not over")
-    measured.approval.append(approved - begin)
-    measured.event.append(over - approved)
+    return moment
+
+
+def _calls(fleet: Fleet) -> dict[str, int]:
+    """The most remote calls of a host, by what it is to the event."""
     leader = [line["vm"] for line in fleet.served.journal() if line.get("method") == "POST"][-1]
     followers = [fleet.calls(host) for host in fleet.affected if host != leader]
-    measured.calls = max([measured.calls, *followers])
-    measured.calls_of_leader = max(measured.calls_of_leader, fleet.calls(leader))
     others = [fleet.calls(host) for host in fleet.hosts if host not in fleet.affected]
-    measured.calls_of_others = max([measured.calls_of_others, *others])
+    found = {"leader": [fleet.calls(leader)], "affected": followers, "not_affected": others}
+    return {who: max(counts) for who, counts in found.items() if counts}
 
 
-def nothing_announced(hosts: int, rounds: int) -> tuple[float, float]:
-    """The best time of a run that finds nothing to do, and of one ping task."""
+def nothing_announced(hosts: int, rounds: int) -> Json:
+    """A run that finds nothing to do, and one ping task."""
     say(f"{hosts} hosts, nothing announced, {rounds} rounds")
     ping, ours = [], []
     with fleet_of(hosts, 0) as fleet:
         for _round in range(rounds):
             ping.append(fleet.play("one_ping.yml"))
             ours.append(fleet.play("graceful.azure.maintenance"))
-    return min(ours), min(ping)
+    return {"hosts": hosts, "run": best(ours), "ping": best(ping)}
 
 
 def tasks_of_demo() -> int:
@@ -178,24 +190,12 @@ def tasks_of_demo() -> int:
 
 def measure(sizes: Sizes) -> Json:
     """All that is measured, as it is written to a file and drawn."""
-    maintenances = []
-    for hosts, affected in sizes.maintenances:
-        measured = maintenance(hosts, affected, sizes.rounds)
-        maintenances.append(
-            {
-                "hosts": hosts,
-                "affected": affected,
-                **{key: min(getattr(measured, key)) for key in ("floor", "two_pings", "cycle", "approval", "event")},
-                "calls": measured.calls if affected > 1 else None,
-                "calls_of_leader": measured.calls_of_leader,
-                "calls_of_others": measured.calls_of_others if affected < hosts else None,
-            }
-        )
-    nothing = []
-    for hosts in sizes.nothing:
-        ours, ping = nothing_announced(hosts, sizes.rounds)
-        nothing.append({"hosts": hosts, "run": ours, "ping": ping})
-    return {"rounds": sizes.rounds, "maintenances": maintenances, "nothing": nothing, "demo_tasks": tasks_of_demo()}
+    return {
+        "rounds": sizes.rounds,
+        "maintenances": [maintenance(hosts, affected, sizes.rounds) for hosts, affected in sizes.maintenances],
+        "nothing": [nothing_announced(hosts, sizes.rounds) for hosts in sizes.nothing],
+        "demo_tasks": tasks_of_demo(),
+    }
 
 
 def lines_of(measured: Json) -> list[Line]:
@@ -204,32 +204,27 @@ def lines_of(measured: Json) -> list[Line]:
     for one in measured["maintenances"]:
         size = (one["hosts"], one["affected"])
         name = f"{size[0]} hosts, {size[1]} affected"
-        lines.append(compare(f"{name}: whole cycle / floor", one["cycle"], one["floor"], CYCLE_TO_FLOOR.get(size)))
-        lines.append(
+        cycle, floor, pings = one["cycle"], one["floor"], one["two_pings"]
+        lines += [
+            compare(f"{name}: whole cycle / floor", cycle["seconds"], floor["seconds"], CYCLE_TO_FLOOR.get(size)),
+            compare(f"{name}: the same, CPU", cycle["cpu"], floor["cpu"], None),
             compare(
                 f"{name}: start to approval / two ping tasks",
                 one["approval"],
-                one["two_pings"],
+                pings["seconds"],
                 APPROVAL_TO_TWO_PINGS.get(size),
-            )
-        )
-        lines += _call_lines(name, one)
+            ),
+            *(
+                at_most(f"{name}: remote calls of {WHO[who]}", count, MOST_CALLS[who])
+                for who, count in one["calls"].items()
+            ),
+        ]
     for one in measured["nothing"]:
+        name = f"{one['hosts']} hosts, nothing announced / one ping task"
         target = NOTHING_TO_PING if one["hosts"] in FULL.nothing else None
-        what = f"{one['hosts']} hosts, nothing announced / one ping task"
-        lines.append(compare(what, one["run"], one["ping"], target))
-    lines.append(at_most("tasks that the demo prints", measured["demo_tasks"], MOST_TASKS_OF_DEMO))
-    return lines
-
-
-def _call_lines(name: str, one: Json) -> t.Iterator[Line]:
-    for key, who, most in (
-        ("calls", "an affected host", MOST_CALLS),
-        ("calls_of_leader", "the leader", MOST_CALLS_OF_LEADER),
-        ("calls_of_others", "a host that is not affected", 1),
-    ):
-        if one[key] is not None:
-            yield at_most(f"{name}: remote calls of {who}", one[key], most)
+        lines.append(compare(name, one["run"]["seconds"], one["ping"]["seconds"], target))
+        lines.append(compare("the same, CPU", one["run"]["cpu"], one["ping"]["cpu"], None))
+    return [*lines, at_most("tasks that the demo prints", measured["demo_tasks"], MOST_TASKS_OF_DEMO)]
 
 
 def explain(measured: Json) -> None:

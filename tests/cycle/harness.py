@@ -180,7 +180,7 @@ class Fleet:
         home.mkdir()
         output = home / "output"
         command = [str(Path(sys.executable).with_name("ansible-playbook")), "-i", str(inventory), "-f", "6"]
-        command += ["-e", json.dumps({"graceful_report_dir": str(reports)}), *arguments, f"graceful.azure.{playbook}"]
+        command += ["-e", json.dumps({"graceful_report_dir": str(reports), "graceful_report_always": True}), *arguments, f"graceful.azure.{playbook}"]
         with output.open("w") as file:
             process = subprocess.Popen(
                 command,

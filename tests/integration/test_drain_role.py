@@ -1,6 +1,8 @@
 # SPDX-FileCopyrightText: graceful.azure contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The role drain from the outside: what it leaves on the host and what it reports. All hosts are this machine."""
+"""The roles drain, checkpoint, restore and approve from the outside: what they leave on the host and what they report.
+
+All hosts are this machine. Each is a VM of one emulator, and has its own event."""
 
 from __future__ import annotations
 
@@ -17,35 +19,23 @@ from pathlib import Path
 
 import pytest
 import yaml
+from ansible_collections.graceful.azure.tests.integration.harness import COLLECTION, EMULATOR
 
 Json = dict[str, t.Any]
 HERE = Path(os.path.abspath(__file__)).parent
-COLLECTIONS = HERE.parents[4]
-EVENT_ID = "F020BA2E-3BC0-4C40-A10B-86575A9EABD5"
 HOSTILE = "{{ lookup('ansible.builtin.pipe', 'touch ' ~ reports ~ '/evil') }}"
-UNDO = {"undo": True}
-
-# A stand-in for the service manager: what runs has a file, and every order is written down.
-SERVICE_MANAGER = """
-import json, os, sys
-from ansible.module_utils.basic import AnsibleModule
-module = AnsibleModule({"name": {"type": "path"}, "state": {"type": "str"}}, supports_check_mode=True)
-file, wanted = module.params["name"], module.params["state"] == "started"
-if not os.path.isdir(os.path.dirname(file)):
-    module.fail_json(msg="Could not find the requested service " + file)
-changed = os.path.exists(file) != wanted
-if changed and not module.check_mode:
-    with open(os.path.dirname(file) + "/orders", "a") as orders:
-        orders.write(module.params["state"] + " " + os.path.basename(file) + " ")
-    open(file, "w").close() if wanted else os.unlink(file)
-module.exit_json(changed=changed)
-"""
+# What happens to the event before the role is applied.
+GONE, STARTED = "cancel", "start"
+UNDO = {"tasks_from": "undo", "event": GONE}
+RESTORE = {"role": "restore", "event": GONE}
+SAVE = {"role": "checkpoint"}
+PATIENCE = 900
 
 TASK_FILES: dict[str, list[Json]] = {
     "do": [
         {
             "name": "Do",
-            "ansible.builtin.shell": "echo {{ drain_event.event_id }} >> {{ work }}/did",
+            "ansible.builtin.shell": "echo {{ drain_event.event_id }} {{ drain_step.name }} >> {{ work }}/did",
             "changed_when": True,
         },
         {"name": "Look", "ansible.builtin.stat": {"path": "{{ work }}/did"}, "register": "did"},
@@ -81,6 +71,17 @@ TASK_FILES: dict[str, list[Json]] = {
         },
         {"name": "Look", "ansible.builtin.stat": {"path": "{{ work }}/did"}, "register": "seen"},
     ],
+    "save": [
+        {
+            "name": "Save",
+            "ansible.builtin.copy": {
+                "content": "{{ checkpoint_event.event_id }}",
+                "dest": "{{ work }}/saved",
+                "mode": "0600",
+            },
+            "register": "saved",
+        }
+    ],
     "unregistered": [{"name": "Look", "ansible.builtin.stat": {"path": "{{ work }}/did"}}],
     "go_down": [
         {
@@ -102,35 +103,65 @@ def health(name: str = "balancer", **more: t.Any) -> Json:
     return {"name": name, "kind": "health_probe", **probing, **more}
 
 
+def cache(**more: t.Any) -> Json:
+    return {"name": "cache", "kind": "paths", "paths": ["{{ work }}/cache"], **more}
+
+
+def switch(name: str) -> Json:
+    """A program that is on or off: a file, and each change is written down."""
+
+    def turned(verb: str, what: str) -> list[str]:
+        return ["/bin/sh", "-c", f"{verb} {{{{ work }}}}/{name} && echo {what} {name} >> {{{{ work }}}}/orders"]
+
+    on, off = turned("touch", "on"), turned("rm", "off")
+    probe = ["/bin/sh", "-c", f"! test -e {{{{ work }}}}/{name}"]
+    return {"name": name, "kind": "command", "do": off, "undo": on, "probe": probe}
+
+
 @dataclass(frozen=True)
 class Case:
     name: str
-    steps: t.Any
+    steps: t.Any = ()
     turns: t.Sequence[Json] = ({},)
     variables: Json = field(default_factory=dict)
     files: t.Sequence[str] = ()
+    saves: t.Any = ()
+    event: Json = field(default_factory=dict)
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def event_id(self) -> str:
+        return f"{self.name}-1".upper()
 
 
 class Outcome(t.NamedTuple):
     reports: list[Json]
     folder: Path
+    requests: list[Json]
 
     @property
     def report(self) -> Json:
         return self.reports[0]
 
     @property
-    def record(self) -> Json:
-        (file,) = (self.folder / "records").glob("*.json")
-        found: Json = json.loads(file.read_text())
-        return found
+    def record(self) -> Json | None:
+        file = self.folder / "records" / "record.json"
+        return t.cast(Json, json.loads(file.read_text())) if file.exists() else None
 
     @property
     def noted(self) -> dict[str, str]:
-        return {step["name"]: step["status"] for step in self.record["steps"]}
+        return {step["name"]: step["status"] for step in (self.record or {"steps": []})["steps"]}
+
+    @property
+    def did(self) -> list[str]:
+        file = self.folder / "did"
+        return file.read_text().splitlines() if file.exists() else []
+
+    @property
+    def posts(self) -> int:
+        return sum(line["method"] == "POST" for line in self.requests)
 
     def statuses(self, number: int = 0) -> dict[str, str]:
         return {step["name"]: step["status"] for step in self.reports[number]["steps"]}
@@ -180,36 +211,58 @@ class Stage:
         self.folder = folder
         self.reports = folder / "reports"
         self.reports.mkdir()
-        (folder / "library").mkdir()
-        (folder / "library" / "stand_in_service.py").write_text(SERVICE_MANAGER)
-        server = HealthServer(folder)
-        (folder / "event.json").write_text(json.dumps({"event_id": EVENT_ID, "description": HOSTILE}))
         for name, content in TASK_FILES.items():
             (folder / f"{name}.yml").write_text(yaml.safe_dump(content))
         (folder / "broken.yml").write_text("- name: [")
+        emulator = self._emulator(cases)
+        server = HealthServer(folder)
         inventory = folder / "inventory.json"
-        inventory.write_text(json.dumps({"all": {"vars": self._variables(), "hosts": self._hosts(cases, server)}}))
+        hosts = {case.name: self._host(case, server) for case in cases}
+        inventory.write_text(json.dumps({"all": {"vars": self._variables(), "hosts": hosts}}))
         settings = {
-            "ANSIBLE_COLLECTIONS_PATH": str(COLLECTIONS),
+            "ANSIBLE_COLLECTIONS_PATH": str(COLLECTION.parents[2]),
             "ANSIBLE_CONNECTION_PLUGINS": str(HERE / "plugins" / "connection"),
-            "ANSIBLE_LIBRARY": str(folder / "library"),
             "ANSIBLE_PIPELINING": "1",
             "ANSIBLE_NOCOLOR": "1",
             "ANSIBLE_LOCALHOST_WARNING": "0",
         }
         command = [str(Path(sys.executable).with_name("ansible-playbook")), "-f", "8", "-i", str(inventory)]
-        played = subprocess.run(
-            [*command, *arguments, str(HERE / "drain.yml")],
-            env={**os.environ, **settings},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        self.output = played.stdout + played.stderr
-        self.code = played.returncode
-        server.shutdown()
-        server.server_close()
+        output = folder / "output"
+        try:
+            with output.open("w") as file:
+                self.code = subprocess.run(
+                    [*command, *arguments, str(HERE / "roles.yml")],
+                    env={**os.environ, **settings},
+                    stdin=subprocess.DEVNULL,
+                    stdout=file,
+                    stderr=file,
+                    timeout=PATIENCE,
+                    check=False,
+                ).returncode
+        finally:
+            emulator.terminate()
+            emulator.wait(10)
+            server.shutdown()
+            server.server_close()
+        self.output = output.read_text()
+        lines = (folder / "journal").read_text().splitlines()
+        self._requests = [line for line in map(json.loads, lines) if line["kind"] == "request"]
+
+    def _emulator(self, cases: t.Sequence[Case]) -> subprocess.Popen[str]:
+        (self.folder / "fleet.json").write_text(json.dumps({"vms": {case.name: {"scope": case.name} for case in cases}}))
+        serve = ["serve", "--fleet", str(self.folder / "fleet.json"), "--journal", str(self.folder / "journal")]
+        process = subprocess.Popen([sys.executable, str(EMULATOR), *serve], stdout=subprocess.PIPE, text=True)
+        assert process.stdout
+        ready = json.loads(process.stdout.readline())
+        self._endpoints: dict[str, str] = ready["vms"]
+        self._control = ready["control"]
+        for case in cases:
+            more = ["--set", f"EventId={case.event_id}", "--set", "started_for=600"]
+            subprocess.run(self._steer("publish", "Reboot", case.name, *more), check=True, stdout=subprocess.DEVNULL)
+        return process
+
+    def _steer(self, *arguments: str) -> list[str]:
+        return [sys.executable, str(EMULATOR), arguments[0], "--control", self._control, *arguments[1:]]
 
     def _variables(self) -> Json:
         return {
@@ -220,52 +273,66 @@ class Stage:
             "fate": "{{ work }}.fate",
             "drain_record_dir": "{{ work }}/records",
             "drain_seconds": 300,
+            "checkpoint_record_dir": "{{ work }}/records",
+            "checkpoint_directory": "{{ work }}/archives",
+            "checkpoint_controller_directory": "{{ reports }}/archives",
+            "restore_record_dir": "{{ work }}/records",
+            "restore_controller_directory": "{{ reports }}/archives",
         }
 
-    def _hosts(self, cases: t.Sequence[Case], server: HealthServer) -> Json:
-        hosts = {}
-        for case in cases:
-            work = self.folder / case.name
-            work.mkdir(mode=0o700)
-            for name in case.files:
-                (work / name).touch()
-            own = {"steps": case.steps, "turns": list(case.turns), "health": f"{server.url}/{case.name}/health"}
-            hosts[case.name] = {**own, "service": f"{server.url}/{case.name}", **case.variables}
-        return hosts
+    def _host(self, case: Case, server: HealthServer) -> Json:
+        work = self.folder / case.name
+        work.mkdir(mode=0o700)
+        for name in case.files:
+            (work / name).write_text(name)
+        event = {"event_id": case.event_id, "event_type": "Reboot", "event_status": "Scheduled", "description": HOSTILE}
+        (self.reports / f"{case.name}.event").write_text(json.dumps({**event, "resources": [case.name], **case.event}))
+        endpoint = self._endpoints[case.name]
+        return {
+            "steps": case.steps,
+            "saves": case.saves,
+            "turns": [self._turn(case, turn) for turn in case.turns],
+            "health": f"{server.url}/{case.name}/health",
+            "service": f"{server.url}/{case.name}",
+            "drain_endpoint": endpoint,
+            "checkpoint_endpoint": endpoint,
+            "restore_endpoint": endpoint,
+            "approve_leaders": [case.name],
+            "approve_endpoints": {case.name: endpoint},
+            **case.variables,
+        }
+
+    def _turn(self, case: Case, turn: Json) -> Json:
+        """With the command that makes happen what happens to the event before."""
+        event = turn.get("event")
+        if "take" in turn:
+            turn = {**turn, "first": ["rm", "-r", str(self.folder / case.name / turn["take"])]}
+        return {**turn, "then": self._steer(event, case.event_id)} if event else turn
 
     def outcome(self, case: Case) -> Outcome:
         files = sorted(self.reports.glob(f"{case.name}.[0-9].json"))
         assert len(files) == len(case.turns), self.output[-6000:]
         assert (self.reports / f"{case.name}.here").exists(), f"{case.name} was lost:\n{self.output[-6000:]}"
-        return Outcome([json.loads(file.read_text()) for file in files], self.folder / case.name)
+        requests = [line for line in self._requests if line["vm"] == case.name]
+        return Outcome([json.loads(file.read_text()) for file in files], self.folder / case.name, requests)
 
 
 EVERYTHING = Case(
     "everything",
-    [
-        health(),
-        {"name": "users", "kind": "connections", "ports": [1]},
-        tasks("queue"),
-        {
-            "name": "daemons",
-            "kind": "services",
-            "services": ["{{ work }}/front", "{{ work }}/middle", "{{ work }}/back"],
-            "use": "stand_in_service",
-        },
-    ],
+    [health(), {"name": "users", "kind": "connections", "ports": [1]}, tasks("queue"), switch("front"), switch("back")],
     turns=({}, {}, UNDO),
     files=("front", "back"),
 )
 TAKEN_OVER = Case(
     "taken-over",
     [health(), tasks("queue", undo_probe="gone.yml", probe="probe.yml")],
-    turns=({}, {"run": "second", "after": 3}, {"run": "second", "undo": True}),
+    turns=({}, {"run": "second", "after": 3}, {"run": "second", **UNDO}),
     variables={"drain_silent_for": 1},
 )
 LOST_STEP = Case(
     "lost-step",
     [tasks("queue", do="including", probe="probe.yml")],
-    turns=({}, {"steps": []}, {"undo": True, "steps": []}, {"undo": True}),
+    turns=({}, {"steps": []}, {**UNDO, "steps": []}, {"tasks_from": "undo"}),
 )
 PROBE_LOST = Case("probe-lost", [tasks("queue", do="do", probe="lost.yml")], variables={"ansible_connection": "frail"})
 PROBE_BLIND = Case("probe-blind", [tasks("queue", probe="unregistered.yml")])
@@ -273,7 +340,10 @@ HELD = Case("held", [health()], turns=({}, {"run": "second"}))
 FAILED = Case("failed", [health(), tasks("queue", do="fail"), tasks("never")])
 PROBE_FAILED = Case("probe-failed", [tasks("queue", do="nothing", probe="1 == 2")])
 UNDONE = Case(
-    "undone", [health(), tasks("queue", do="fail"), tasks("never")], variables={"drain_undo_on_failure": True}
+    "undone",
+    [health(), tasks("queue", do="fail"), tasks("never")],
+    turns=({}, {}),
+    variables={"drain_undo_on_failure": True},
 )
 LATE_STEP = Case("late-step", [tasks("slow", do="sleep", timeout=3)])
 LATE_MODULE = Case(
@@ -285,9 +355,13 @@ NO_TIME = Case("no-time", [tasks("slow", do="sleep")], variables={"drain_seconds
 UNREACHABLE = Case(
     "unreachable",
     [health(), tasks("queue", do="go_down", probe="gone is success"), tasks("never")],
-    variables={"ansible_connection": "frail"},
+    variables={"ansible_connection": "frail", "drain_seconds": 30},
 )
-GONE = Case("gone", [health()], variables={"ansible_connection": "frail", "fate": "{{ reports }}/../always.fate"})
+LOST = Case(
+    "lost",
+    [health()],
+    variables={"ansible_connection": "frail", "fate": "{{ reports }}/../always.fate", "drain_seconds": 5},
+)
 LOST_BALANCER = Case(
     "lost-balancer",
     [
@@ -297,7 +371,7 @@ LOST_BALANCER = Case(
             "kind": "haproxy",
             "backend": "web",
             "server": "web1",
-            "sockets": [{"host": "gone", "socket": "/run/haproxy.sock"}],
+            "sockets": [{"host": "lost", "socket": "/run/haproxy.sock"}],
         },
     ],
 )
@@ -317,7 +391,11 @@ BY_URL = Case(
     turns=({}, UNDO),
 )
 SILENT_URL = Case("silent-url", [health(url="http://127.0.0.1:{{ closed }}/")])
-NOTHING = Case("nothing", [], turns=({}, UNDO))
+NOTHING = Case("nothing", turns=({}, UNDO))
+NO_EVENT = Case("no-event", [health()], turns=({"event": GONE},))
+STANDING = Case(
+    "standing", [health()], turns=({}, {"tasks_from": "undo"}), variables={"drain_seconds": 8, "drain_silent_for": 300}
+)
 SECRET = Case(
     "secret",
     [
@@ -331,12 +409,50 @@ SECRET = Case(
         }
     ],
 )
+SAVED = Case(
+    "saved",
+    [health()],
+    turns=({}, SAVE, {"role": "restore", "event": GONE, "take": "cache"}),
+    files=("cache",),
+    saves=[
+        cache(to="controller"),
+        {"name": "queue", "kind": "tasks", "file": "save.yml", "probe": "saved is changed"},
+        {"name": "flush", "kind": "command", "argv": ["/bin/sh", "-c", "echo flushed > {{ work }}/flushed"]},
+    ],
+)
+NOT_SAVED = Case(
+    "not-saved", turns=(SAVE,), saves=[{"name": "flush", "kind": "command", "argv": ["/bin/sh", "-c", "exit 3"]}]
+)
+UNWELL = Case(
+    "unwell",
+    [health(), switch("front")],
+    turns=(
+        {},
+        {**RESTORE, "health": [{"port": "{{ closed }}", "timeout": 2}]},
+        {"role": "restore", "health": [{"url": "{{ service }}/well"}]},
+    ),
+    files=("front",),
+)
+WRONG_HEALTH = Case("wrong-health", turns=({**RESTORE, "health": [{"port": 80, "url": "http://127.0.0.1/"}]},))
+OTHERS_RECORD = Case("others-record", [health()], turns=({}, {**RESTORE, "run": "second"}))
+APPROVE = {"role": "approve"}
+APPROVED = Case(
+    "approved",
+    turns=(APPROVE, APPROVE),
+    variables={"approve_leaders": ["lost", "approved"]},
+)
+NOBODY_APPROVES = Case("nobody-approves", turns=(APPROVE,), variables={"approve_leaders": ["lost"]})
+NOT_CONFIRMED = Case("not-confirmed", turns=(APPROVE,), variables={"approve_confirm": True})
+APPROVAL_GONE = Case("approval-gone", turns=({**APPROVE, "event": GONE},))
+OTHER_TYPE = Case("other-type", turns=(APPROVE,), event={"event_type": "Freeze"})
 WRONG = [
     (Case("wrong-kind", [health(), {"name": "x", "kind": "reboot"}]), ["'x'", "unknown kind 'reboot'", "health_probe"]),
     (Case("no-module", [health(), tasks("x", do="no_module")]), ["'x'", "no_module.yml", "no_such_module"]),
     (Case("no-import", [health(), tasks("x", do="import")]), ["'x'", "import.yml", "include them instead"]),
     (Case("no-yaml", [health(), tasks("x", do="broken")]), ["'x'", "broken.yml"]),
-    (Case("no-list", "health_probe"), ["have to be a list"]),
+    (Case("no-file", [health(), tasks("x", do="nowhere")]), ["'x'", "nowhere.yml", "not there"]),
+    (Case("no-list", "health_probe"), ["has to be a list"]),
+    (Case("no-save", turns=(SAVE,), saves=[{"name": "x", "kind": "path"}]), ["'x'", "unknown kind 'path'", "paths"]),
 ]
 CASES = [
     EVERYTHING,
@@ -353,21 +469,33 @@ CASES = [
     SLOW_SUM,
     NO_TIME,
     UNREACHABLE,
-    GONE,
+    LOST,
     LOST_BALANCER,
     OUT_BEFORE,
     BY_URL,
     SILENT_URL,
     NOTHING,
+    NO_EVENT,
+    STANDING,
     SECRET,
+    SAVED,
+    NOT_SAVED,
+    UNWELL,
+    WRONG_HEALTH,
+    OTHERS_RECORD,
+    APPROVED,
+    NOBODY_APPROVES,
+    NOT_CONFIRMED,
+    APPROVAL_GONE,
+    OTHER_TYPE,
     *(case for case, _words in WRONG),
 ]
 
 
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory: pytest.TempPathFactory) -> t.Iterator[Stage]:
-    folder = tmp_path_factory.mktemp("drain")
-    (folder / "always.fate").write_text('{"kind": "drop", "times": 99}')
+    folder = tmp_path_factory.mktemp("roles")
+    (folder / "always.fate").write_text('{"kind": "drop", "times": 999}')
     with socket.create_server(("127.0.0.1", 0)) as listening, socket.create_server(("127.0.0.1", 0)) as unused:
         busy, closed = listening.getsockname()[1], unused.getsockname()[1]
         unused.close()
@@ -377,6 +505,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> t.Iterator[Stage]:
 
 def test_no_host_fails_or_is_lost(stage: Stage) -> None:
     assert stage.code == 0, stage.output[-6000:]
+    assert "Traceback" not in stage.output
 
 
 def test_text_from_outside_is_never_a_template(stage: Stage) -> None:
@@ -387,40 +516,43 @@ def test_text_from_outside_is_never_a_template(stage: Stage) -> None:
 def test_everything_is_drained_once_and_undone_in_reverse_order(stage: Stage) -> None:
     outcome = stage.outcome(EVERYTHING)
     first, again, undone = outcome.reports
-    names = ["balancer", "users", "queue", "daemons"]
+    names = ["balancer", "users", "queue", "front", "back"]
     assert first["ready"], first
+    assert first["reason"].startswith("5 steps done")
     assert outcome.statuses() == dict.fromkeys(names, "done")
-    assert [mark["what"] for mark in first["timeline"]] == ["draining"] * 5 + ["drained"]
-    assert {mark["event_id"] for mark in first["timeline"]} == {EVENT_ID}
+    assert [mark["what"] for mark in first["timeline"]] == ["claimed", *["draining"] * 6, "ready"]
     assert again["ready"]
-    assert all("done before" in step["message"] for step in again["steps"]), again
-    assert undone["ready"]
-    assert [step["name"] for step in undone["steps"]] == names[::-1]
+    assert [step["at"] for step in again["steps"]] == [step["at"] for step in first["steps"]], "done twice"
+    assert undone["ready"], undone
     assert outcome.statuses(2) == dict.fromkeys(names, "undone")
-    assert outcome.noted == dict.fromkeys(names, "undone")
-    assert not (outcome.folder / "did").exists()
+    back = [mark["detail"].split(":")[0] for mark in undone["timeline"] if mark["what"] == "restoring"]
+    assert back == ["", "back", "front", "queue", "users", "balancer"]
+    assert (outcome.folder / "orders").read_text().split() == "off front off back on back on front".split()
+    assert outcome.record is None
+    assert not outcome.did
     assert not (outcome.folder / "out").exists()
 
 
-def test_services_go_down_in_order_and_only_those_that_ran_come_up_in_reverse_order(stage: Stage) -> None:
-    orders = (stage.outcome(EVERYTHING).folder / "orders").read_text()
-    assert orders == "stopped front stopped back started back started front "
+def test_the_users_tasks_see_the_event_and_the_step(stage: Stage) -> None:
+    assert stage.outcome(PROBE_LOST).did == ["PROBE-LOST-1 queue"]
 
 
 def test_a_later_run_takes_over_and_does_nothing_twice(stage: Stage) -> None:
     outcome = stage.outcome(TAKEN_OVER)
-    assert [report["ready"] for report in outcome.reports] == [True, True, True]
-    assert all("done before" in step["message"] for step in outcome.reports[1]["steps"])
-    assert outcome.record["claim"]["run_id"] == "second"
-    assert outcome.noted == {"balancer": "undone", "queue": "undone"}
+    first, second, third = outcome.reports
+    assert [report["ready"] for report in outcome.reports] == [True, True, True], outcome.reports
+    taken = [mark["detail"] for mark in second["timeline"] if mark["what"] == "claimed"]
+    assert "taken over from first" in taken[-1]
+    assert sum("queue" in mark["detail"] for mark in second["timeline"] if mark["what"] == "draining") == 1
+    assert {step["name"]: step["status"] for step in third["steps"]} == {"balancer": "undone", "queue": "undone"}
 
 
 def test_tasks_that_nobody_defines_any_more_are_not_undone_on_the_word_of_the_record(stage: Stage) -> None:
     outcome = stage.outcome(LOST_STEP)
     assert not outcome.reports[2]["ready"]
-    assert "not among the drain steps any more. Define it again" in outcome.reports[2]["reason"]
+    assert "not among the steps any more. Define it again" in outcome.reports[2]["reason"]
     assert outcome.reports[3]["ready"], outcome.reports[3]["reason"]
-    assert not (outcome.folder / "did").exists()
+    assert not outcome.did
 
 
 def test_a_probe_that_never_reached_the_host_proves_nothing(stage: Stage) -> None:
@@ -433,20 +565,19 @@ def test_a_probe_that_could_not_tell_is_refused(stage: Stage) -> None:
     outcome = stage.outcome(PROBE_BLIND)
     assert not outcome.report["ready"]
     assert "registers nothing" in outcome.report["reason"]
-    assert not (outcome.folder / "did").exists()
+    assert not outcome.did
 
 
 def test_what_another_run_holds_is_left_to_it(stage: Stage) -> None:
     report = stage.outcome(HELD).reports[1]
     assert not report["ready"]
-    assert "in the hands of" in report["reason"]
-    assert report["steps"] == []
+    assert "first holds the claim" in report["reason"]
 
 
 def test_a_failed_step_ends_the_drain_and_leaves_what_is_drained(stage: Stage) -> None:
     outcome = stage.outcome(FAILED)
     assert not outcome.report["ready"]
-    assert outcome.report["reason"].startswith("Step 'queue' (tasks) failed:")
+    assert outcome.report["reason"].startswith("Drain step 'queue' (tasks) failed:")
     assert outcome.statuses() == {"balancer": "done", "queue": "failed"}
     assert outcome.noted == {"balancer": "done", "queue": "failed"}
     assert (outcome.folder / "out").exists()
@@ -459,10 +590,12 @@ def test_a_step_whose_probe_does_not_pass_has_failed(stage: Stage) -> None:
     assert "probe did not pass" in outcome.report["reason"]
 
 
-def test_a_failed_drain_is_undone_where_that_is_wished_and_still_not_ready(stage: Stage) -> None:
+def test_a_failed_drain_is_undone_where_that_is_asked_for_and_not_tried_again(stage: Stage) -> None:
     outcome = stage.outcome(UNDONE)
-    assert not outcome.report["ready"]
-    assert "what was done is undone" in outcome.report["reason"]
+    for report in outcome.reports:
+        assert not report["ready"]
+        assert "It is broken" in report["reason"]
+        assert "What was done is undone" in report["reason"]
     assert outcome.noted == {"balancer": "undone", "queue": "undone"}
     assert not (outcome.folder / "out").exists()
 
@@ -470,12 +603,9 @@ def test_a_failed_drain_is_undone_where_that_is_wished_and_still_not_ready(stage
 @pytest.mark.parametrize("case", [LATE_STEP, LATE_MODULE, SLOW_SUM, NO_TIME], ids=str)
 def test_a_step_does_not_outlive_its_time(stage: Stage, case: Case) -> None:
     outcome = stage.outcome(case)
-    last = outcome.report["steps"][-1]
     assert not outcome.report["ready"]
-    assert last["status"] == "late", outcome.report
-    assert " was late: " in outcome.report["reason"]
-    # On a slow machine the time may be over before it was begun.
-    assert outcome.noted.get(last["name"], "failed") == "failed"
+    assert " was late: " in outcome.report["reason"], outcome.report
+    assert outcome.report["steps"][-1]["status"] == "failed"
     assert not (outcome.folder / "woke").exists()
 
 
@@ -487,18 +617,17 @@ def test_connections_that_are_left_are_named(stage: Stage) -> None:
 def test_a_host_that_goes_down_in_the_middle_is_not_ready(stage: Stage) -> None:
     outcome = stage.outcome(UNREACHABLE)
     assert not outcome.report["ready"]
-    assert outcome.statuses() == {"balancer": "done", "queue": "failed"}
-    assert "could not be reached" in outcome.report["reason"]
+    assert "Connection lost" in outcome.report["reason"]
     assert outcome.noted == {"balancer": "done", "queue": "doing"}
 
 
-def test_a_host_that_is_gone_is_not_ready(stage: Stage) -> None:
-    report = stage.outcome(GONE).report
+def test_a_host_that_is_lost_is_not_ready(stage: Stage) -> None:
+    report = stage.outcome(LOST).report
     assert not report["ready"]
-    assert "could not be reached" in report["reason"]
+    assert "Connection lost" in report["reason"]
 
 
-def test_a_balancer_that_is_gone_makes_the_host_not_ready(stage: Stage) -> None:
+def test_a_balancer_that_is_lost_makes_the_host_not_ready(stage: Stage) -> None:
     outcome = stage.outcome(LOST_BALANCER)
     assert not outcome.report["ready"]
     assert outcome.statuses() == {"balancer": "done", "balancers": "failed"}
@@ -530,12 +659,97 @@ def test_no_steps_are_done_at_once(stage: Stage) -> None:
     assert [report["ready"] for report in outcome.reports] == [True, True]
 
 
+def test_nothing_is_drained_for_an_event_that_is_gone(stage: Stage) -> None:
+    outcome = stage.outcome(NO_EVENT)
+    assert not outcome.report["ready"]
+    assert outcome.report["reason"] == "Nothing stands."
+    assert not (outcome.folder / "out").exists()
+
+
+def test_nothing_is_undone_while_the_event_stands(stage: Stage) -> None:
+    outcome = stage.outcome(STANDING)
+    assert outcome.report["ready"]
+    assert not outcome.reports[1]["ready"]
+    assert "waits until it is over: Reboot Scheduled" in outcome.reports[1]["reason"]
+    assert (outcome.folder / "out").exists()
+
+
 def test_passwords_are_neither_shown_nor_kept(stage: Stage) -> None:
     outcome = stage.outcome(SECRET)
     assert not outcome.report["ready"]
     assert "hunter2" not in stage.output
     kept = [file.read_text() for file in (outcome.folder / "records").glob("**/*.json")]
     assert "hunter2" not in json.dumps([outcome.report, kept])
+
+
+def test_what_was_saved_on_the_controller_comes_back_from_there(stage: Stage) -> None:
+    outcome = stage.outcome(SAVED)
+    _drained, saved, restored = outcome.reports
+    assert saved["ready"], saved
+    assert {step["name"]: step["status"] for step in saved["steps"]} == dict.fromkeys(("cache", "queue", "flush"), "done")
+    (copy,) = (stage.reports / "archives" / "saved").glob("*.tar.gz")
+    assert copy.stat().st_mode & 0o077 == 0 or copy.parent.stat().st_mode & 0o077 == 0
+    assert (outcome.folder / "saved").read_text() == "SAVED-1"
+    assert (outcome.folder / "flushed").read_text() == "flushed\n"
+    assert restored["restored"], restored
+    assert (outcome.folder / "cache").read_text() == "cache"
+    assert {step["status"] for step in restored["record"]["steps"]} == {"undone"}
+    assert not (outcome.folder / "out").exists()
+
+
+def test_what_cannot_be_saved_makes_the_host_not_ready(stage: Stage) -> None:
+    report = stage.outcome(NOT_SAVED).report
+    assert not report["ready"]
+    assert report["reason"].startswith("Checkpoint 'flush' (command) failed:")
+
+
+def test_traffic_does_not_return_to_a_host_that_is_not_well(stage: Stage) -> None:
+    outcome = stage.outcome(UNWELL)
+    _drained, unwell, well = outcome.reports
+    assert not unwell["restored"]
+    assert unwell["reason"].startswith("The host is not well:")
+    noted = {step["name"]: step["status"] for step in unwell["record"]["steps"]}
+    assert noted == {"balancer": "done", "front": "undone"}
+    assert well["restored"], well
+    assert not (outcome.folder / "out").exists()
+
+
+def test_a_wrong_health_check_is_refused(stage: Stage) -> None:
+    report = stage.outcome(WRONG_HEALTH).report
+    assert not report["restored"]
+    assert "health[0]" in report["reason"]
+
+
+def test_a_record_that_another_run_holds_is_not_restored(stage: Stage) -> None:
+    outcome = stage.outcome(OTHERS_RECORD)
+    assert not outcome.reports[1]["restored"]
+    assert "first holds the claim" in outcome.reports[1]["reason"]
+    assert (outcome.folder / "out").exists()
+
+
+def test_the_next_leader_approves_once_if_the_first_cannot(stage: Stage) -> None:
+    outcome = stage.outcome(APPROVED)
+    first, again = outcome.reports
+    assert (first["outcome"], first["by"]) == ("approved", "approved")
+    assert (again["outcome"], again["by"]) == ("started", None)
+    assert outcome.posts == 1
+
+
+@pytest.mark.parametrize(
+    ("case", "expected", "reason"),
+    [
+        (NOBODY_APPROVES, "failed", "Connection lost"),
+        (NOT_CONFIRMED, "held", "Nobody confirmed"),
+        (APPROVAL_GONE, "gone", ""),
+        (OTHER_TYPE, "held", "Reboot"),
+    ],
+    ids=str,
+)
+def test_what_is_not_approved_says_why(stage: Stage, case: Case, expected: str, reason: str) -> None:
+    outcome = stage.outcome(case)
+    assert outcome.report["outcome"] == expected, outcome.report
+    assert reason in outcome.report["reason"]
+    assert outcome.posts == 0
 
 
 @pytest.mark.parametrize(("case", "words"), WRONG, ids=[str(case) for case, _words in WRONG])
@@ -548,10 +762,10 @@ def test_a_wrong_step_is_refused_before_anything_is_touched(stage: Stage, case: 
 
 
 def test_check_mode_touches_nothing_and_is_not_ready(tmp_path: Path) -> None:
-    case = Case("checked", [health(), tasks("queue")], turns=({}, UNDO))
+    case = Case("checked", [health(), tasks("queue")], turns=({}, {"tasks_from": "undo"}, RESTORE, SAVE), saves=[cache()])
     stage = Stage([case], tmp_path, "--check")
     outcome = stage.outcome(case)
     assert stage.code == 0, stage.output[-6000:]
-    assert not outcome.report["ready"]
-    assert outcome.statuses() == {"balancer": "skipped", "queue": "skipped"}
+    assert [report.get("ready", report.get("restored")) for report in outcome.reports] == [False] * 4
+    assert {report["reason"] for report in outcome.reports} == {"Check mode: nothing was done."}
     assert list(outcome.folder.iterdir()) == []

@@ -701,11 +701,15 @@ def test_a_file_that_somebody_made_meanwhile_stays(scratch: Path, archive: Path)
 
 
 @only_root
-def test_the_directory_of_somebody_else_is_not_used_to_make_files_in(scratch: Path, archive: Path) -> None:
+@pytest.mark.parametrize(("owner", "mode"), [(1234, 0o700), (0, 0o777)])
+def test_the_directory_of_somebody_else_is_not_used_to_make_files_in(
+    scratch: Path, archive: Path, owner: int, mode: int
+) -> None:
     saved = save(archive, scratch)
     (scratch / "deep" / "secret").unlink()
     (scratch / "deep" / STAGE).mkdir()
-    os.chown(scratch / "deep" / STAGE, 1234, 1234)
+    (scratch / "deep" / STAGE).chmod(mode)
+    os.chown(scratch / "deep" / STAGE, owner, owner)
     with pytest.raises(EventsError, match=f"a directory {STAGE} there is not ours and has to be removed"):
         restore(archive, saved.checksum, scratch)
     (scratch / "deep" / STAGE).rmdir()
@@ -895,7 +899,14 @@ def test_no_damage_leads_out_of_the_saved_paths_or_to_an_error_of_our_own(
     assert outcomes == {True, None}
 
 
-def test_what_cannot_be_read_back_is_not_saved(scratch: Path, archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "change",
+    [lambda written: flipped(written, 50), lambda written: gzip.compress(gzip.decompress(written), 9)],
+    ids=["damaged", "the same content, but not what was written"],
+)
+def test_what_cannot_be_read_back_is_not_saved(
+    scratch: Path, archive: Path, monkeypatch: pytest.MonkeyPatch, change: t.Callable[[bytes], bytes]
+) -> None:
     """The disk keeps something else than what was written to it."""
     saved = save(archive, scratch)
     written = os.fsync
@@ -904,7 +915,7 @@ def test_what_cannot_be_read_back_is_not_saved(scratch: Path, archive: Path, mon
         written(descriptor)
         part = archive.with_name(archive.name + PART)
         if part.exists():
-            part.write_bytes(flipped(part.read_bytes(), 50))
+            part.write_bytes(change(part.read_bytes()))
 
     monkeypatch.setattr(os, "fsync", spoil)
     with pytest.raises(EventsError, match=r"What was written to .* cannot be read back"):

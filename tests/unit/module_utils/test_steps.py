@@ -27,7 +27,11 @@ Json = dict[str, t.Any]
 
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
-    world = World(tmp_path)
+    return prepared(tmp_path, monkeypatch)
+
+
+def prepared(directory: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    world = World(directory)
     use_fake_kinds(world, monkeypatch)
     monkeypatch.setattr(_health_checks, "check", lambda *_given: world.machine.act("check", "health", lambda: True))
     return world
@@ -589,21 +593,28 @@ def call_until(world: World, wanted: str, order: str, event: Json) -> None:
 
 
 @pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
-@pytest.mark.parametrize("number", range(1, 45))
-def test_a_call_that_is_cut_off_anywhere_is_made_again_and_nothing_is_done_twice(
-    world: World, monkeypatch: pytest.MonkeyPatch, number: int, before: bool
-) -> None:
+def test_a_call_that_is_cut_off_anywhere_is_made_again_and_nothing_is_done_twice(tmp_path: Path, before: bool) -> None:
+    for number in range(1, 200):
+        with pytest.MonkeyPatch.context() as patch:
+            world = prepared(tmp_path / str(number), patch)
+            cut = Cut(world, patch, number, before)
+            whole_maintenance(world)
+        if not cut.happened:
+            # Each note and each action is such a point.
+            assert number > 30
+            return
+    raise AssertionError("it is cut off again and again")
+
+
+def whole_maintenance(world: World) -> None:
     event = world.azure.announce()
     world.machine.out.add("old")
     world.steps = [step("balancer", "remote"), step("lb", "traffic"), step("app"), step("old")]
     world.checkpoint = [step("data", "save")]
-    cut = Cut(world, monkeypatch, number, before)
     call_until(world, "ready", "ready", event)
     assert world.machine.out == {"balancer", "lb", "app", "old", "data"}
     assert world.machine.happened == ["do balancer", "do lb", "do app", "do data"]
     world.machine.happened.clear()
-    world.azure.start()
-    world.call("look")
     world.azure.end()
     call_until(world, "put_back", "put_back", event)
     assert world.machine.out == {"old", "data"}
@@ -613,4 +624,3 @@ def test_a_call_that_is_cut_off_anywhere_is_made_again_and_nothing_is_done_twice
         "undo balancer",
     ]
     assert world.record() is None
-    assert cut.happened, f"only {number - cut.left} points to cut at"

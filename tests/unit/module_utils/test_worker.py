@@ -1,0 +1,325 @@
+# SPDX-FileCopyrightText: graceful.azure contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Work that outlives the call that began it: looked in on, stopped, killed. With real processes, each of which is ended."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import time
+import typing as t
+from pathlib import Path
+
+import pytest
+from ansible_collections.graceful.azure.plugins.module_utils import _engine, _worker
+from ansible_collections.graceful.azure.plugins.module_utils._clock import Clock
+from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
+from ansible_collections.graceful.azure.plugins.module_utils._worker import Worker
+from ansible_collections.graceful.azure.tests.unit.module_utils.engine_world import World, step, use_fake_kinds
+from ansible_collections.graceful.azure.tests.unit.module_utils.scripted import seconds_at_most
+
+Json = dict[str, t.Any]
+OWNER = {"run_id": "run-1", "order": "ready", "events": ["a"]}
+
+
+class Gate:
+    """A step that hangs until it is let go; it writes down each time that it is begun and ended."""
+
+    def __init__(self, directory: Path) -> None:
+        self.log, self.open = directory / "log", directory / "open"
+
+    def __call__(self) -> None:
+        self._write("begun")
+        end = time.monotonic() + 30
+        while not self.open.exists() and time.monotonic() < end:
+            time.sleep(0.02)
+        self._write("ended")
+
+    def _write(self, line: str) -> None:
+        with self.log.open("a") as file:
+            file.write(f"{line}\n")
+
+    @property
+    def lines(self) -> list[str]:
+        return self.log.read_text().split() if self.log.exists() else []
+
+    def let_go(self) -> None:
+        self.open.touch()
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Gate:
+    return Gate(tmp_path)
+
+
+@pytest.fixture
+def worker(tmp_path: Path) -> t.Iterator[Worker]:
+    worker = Worker(str(tmp_path), Clock())
+    yield worker
+    end(worker)
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> t.Iterator[World]:
+    monkeypatch.setattr(_engine, "GONE_SECONDS_SCHEDULED", 0.0)
+    monkeypatch.setattr(_worker, "GRACE", 2.0)
+    world = World(tmp_path, Clock())
+    world.detached = True
+    world.steps = [step("app")]
+    use_fake_kinds(world, monkeypatch)
+    yield world
+    world.directory.mkdir(exist_ok=True)
+    end(Worker(str(world.directory), Clock()))
+
+
+def end(worker: Worker) -> None:
+    pid = worker.state().get("pid")
+    if worker.running() is not None and isinstance(pid, int):
+        with contextlib.suppress(OSError):
+            os.killpg(pid, signal.SIGKILL)
+        assert worker.wait(5)
+
+
+def call_until(world: World, state: str, order: str, event: Json, **more: t.Any) -> Json:
+    for _call in range(20):
+        report = world.call(order, event, **more)
+        if report["state"] == state:
+            return report
+        assert report["state"] in ("working", "waiting"), report
+    raise AssertionError(f"it is never {state}")
+
+
+def pid_of(world: World) -> int:
+    pid = Worker(str(world.directory), Clock()).state()["pid"]
+    assert isinstance(pid, int)
+    return pid
+
+
+def wait_for(what: t.Callable[[], t.Any]) -> None:
+    end = time.monotonic() + 10
+    while not what():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+# The worker by itself
+
+
+def test_work_goes_on_beside_its_caller_and_leaves_its_result(worker: Worker, gate: Gate) -> None:
+    def work(progress: t.Callable[[str], None]) -> Json:
+        progress("half of it")
+        gate()
+        return {"state": "ready", "pid": os.getpid()}
+
+    assert worker.running() is None
+    worker.start(OWNER, work)
+    wait_for(lambda: gate.lines)
+    busy = worker.running()
+    assert busy is not None
+    assert {key: busy[key] for key in OWNER} == OWNER
+    assert busy["progress"] == "half of it"
+    assert worker.wait(0.1) is False
+    gate.let_go()
+    assert worker.wait(10) is True
+    assert worker.state()["result"] == {"state": "ready", "pid": busy["pid"]}
+    assert busy["pid"] != os.getpid()
+    assert worker.running() is None
+
+
+def test_there_is_one_worker_at_a_time(worker: Worker, gate: Gate) -> None:
+    worker.start(OWNER, lambda _progress: {"gate": gate()})
+    with pytest.raises(EventsError, match="Another process"):
+        worker.start(OWNER, lambda _progress: {})
+    gate.let_go()
+    assert worker.wait(10)
+
+
+def test_a_worker_holds_nothing_open_that_its_caller_waits_for(worker: Worker, gate: Gate) -> None:
+    reader, writer = os.pipe()
+    worker.start(OWNER, lambda _progress: {"gate": gate()})
+    os.close(writer)
+    wait_for(lambda: gate.lines)
+    ready, _, _ = select.select([reader], [], [], 5)
+    assert ready
+    assert os.read(reader, 1) == b""
+    os.close(reader)
+
+
+@pytest.mark.parametrize(
+    ("error", "state", "said"),
+    [
+        (EventsError("not today"), "failed", "not today"),
+        (EventsError("lost", state="held_by_other_run"), "held_by_other_run", "lost"),
+        (KeyError("x"), "failed", "The engine met an error of its own: KeyError('x')"),
+    ],
+)
+def test_what_the_work_raises_is_its_result(worker: Worker, error: Exception, state: str, said: str) -> None:
+    def work(_progress: t.Callable[[str], None]) -> Json:
+        raise error
+
+    assert worker.work(OWNER, work) == {"state": state, "message": said}
+    worker.start(OWNER, work)
+    assert worker.wait(10)
+    assert worker.state()["result"] == {"state": state, "message": said}
+
+
+@pytest.mark.parametrize("deaf", [False, True], ids=["ends", "ignores the signal"])
+def test_a_worker_is_stopped_whether_it_wants_or_not(
+    worker: Worker, gate: Gate, monkeypatch: pytest.MonkeyPatch, deaf: bool
+) -> None:
+    monkeypatch.setattr(_worker, "GRACE", 0.5)
+
+    def work(_progress: t.Callable[[str], None]) -> Json:
+        if deaf:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        gate()
+        return {}
+
+    worker.start(OWNER, work)
+    wait_for(lambda: gate.lines)
+    worker.stop()
+    assert worker.running() is None
+    assert gate.lines == ["begun"]
+    assert "result" not in worker.state()
+
+
+def test_a_worker_that_is_stopped_unwinds_and_ends_what_it_has_started(worker: Worker, gate: Gate, tmp_path: Path) -> None:
+    def work(_progress: t.Callable[[str], None]) -> Json:
+        try:
+            gate()
+        finally:
+            (tmp_path / "unwound").touch()
+        return {}
+
+    worker.start(OWNER, work)
+    wait_for(lambda: gate.lines)
+    worker.stop()
+    assert (tmp_path / "unwound").exists()
+
+
+@pytest.mark.parametrize("content", ["", "{", "[1]", "null", '"x"'])
+def test_a_state_file_that_makes_no_sense_is_no_state(worker: Worker, tmp_path: Path, content: str) -> None:
+    (tmp_path / _worker.STATE).write_text(content)
+    assert worker.state() == {}
+    assert worker.running() is None
+    worker.stop()
+
+
+def test_the_state_file_is_private_and_never_written_through_a_link(worker: Worker, tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    target.write_text("mine")
+    (tmp_path / f"{_worker.STATE}.draft").symlink_to(target)
+    worker.work(OWNER, lambda _progress: {})
+    assert target.read_text() == "mine"
+    (tmp_path / f"{_worker.STATE}.draft").unlink()
+    worker.work(OWNER, lambda _progress: {})
+    assert oct((tmp_path / _worker.STATE).stat().st_mode & 0o777) == "0o600"
+
+
+# The engine with it
+
+
+def test_a_call_returns_after_its_time_and_the_next_one_attaches_to_the_same_work(world: World, gate: Gate) -> None:
+    event = world.azure.announce()
+    world.machine.before["do app"] = gate
+    with seconds_at_most(5):
+        report = world.call("ready", event, wait=1)
+    assert report["state"] == "working"
+    assert report["message"].startswith("app")
+    assert world.call("ready", event, wait=1)["state"] == "working"
+    gate.let_go()
+    assert call_until(world, "ready", "ready", event, wait=1)["state"] == "ready"
+    assert gate.lines == ["begun", "ended"]
+    assert world.noted() == {"app": "done"}
+
+
+def test_the_call_of_another_run_stops_the_work(world: World, gate: Gate) -> None:
+    event = world.azure.announce()
+    world.machine.before["do app"] = gate
+    world.call("ready", event, wait=1)
+    wait_for(lambda: gate.lines)
+    first = pid_of(world)
+    report = world.call("ready", event, run="run-2", force=True, wait=1)
+    assert report["state"] == "working"
+    assert pid_of(world) != first
+    assert world.entry()["claim"]["run_id"] == "run-2"
+    gate.let_go()
+    call_until(world, "ready", "ready", event, run="run-2", wait=1)
+    assert gate.lines[:3] == ["begun", "begun", "ended"]
+
+
+def test_putting_back_stops_a_drain_that_hangs(world: World, gate: Gate) -> None:
+    event = world.azure.announce()
+    world.machine.before["do app"] = gate
+    world.call("ready", event, wait=1)
+    wait_for(lambda: gate.lines)
+    world.azure.end()
+    assert call_until(world, "put_back", "put_back", event, wait=2)["state"] == "put_back"
+    assert gate.lines == ["begun"]
+    assert world.record() is None
+
+
+@pytest.mark.parametrize(("run", "lines"), [("run-1", ["begun"]), ("run-2", ["begun", "ended"])])
+def test_a_release_stops_the_work_of_its_own_run_only(world: World, gate: Gate, run: str, lines: list[str]) -> None:
+    event = world.azure.announce()
+    world.machine.before["do app"] = gate
+    world.call("ready", event, wait=1)
+    wait_for(lambda: gate.lines)
+    world.call("release", event, run=run)
+    gate.let_go()
+    assert Worker(str(world.directory), Clock()).wait(10)
+    assert gate.lines == lines
+
+
+def test_work_that_was_killed_goes_on_with_the_next_call(world: World, gate: Gate) -> None:
+    event = world.azure.announce()
+    world.steps = [step("cache"), step("app")]
+    world.machine.before["do app"] = gate
+    world.call("ready", event, wait=1)
+    wait_for(lambda: gate.lines)
+    assert world.noted() == {"cache": "done", "app": "doing"}
+    os.kill(pid_of(world), signal.SIGKILL)
+    gate.let_go()
+    assert call_until(world, "ready", "ready", event, wait=1)["state"] == "ready"
+    assert world.noted() == {"cache": "done", "app": "done"}
+
+
+def test_the_result_of_work_that_ended_between_two_calls_is_told_by_the_next_one(world: World, gate: Gate) -> None:
+    event = world.azure.announce()
+    world.call("ready", event, wait=5)
+    world.machine.before["undo app"] = gate
+    world.azure.end()
+    for _call in range(3):
+        assert world.call("put_back", event, wait=2)["state"] in ("waiting", "working")
+    gate.let_go()
+    assert Worker(str(world.directory), Clock()).wait(10)
+    assert world.record() is None
+    report = world.call("put_back", event, wait=2)
+    assert report["state"] == "put_back"
+    assert [mark["what"] for mark in report["closed"]["timeline"]].count("ready") == 1
+    assert world.record() is None
+
+
+def test_a_result_that_was_told_is_not_told_again(world: World) -> None:
+    event = world.azure.announce()
+    world.call("ready", event, wait=5)
+    world.machine.fail("undo app")
+    world.azure.end()
+    assert call_until(world, "failed", "put_back", event, wait=3).get("tried") is None
+    assert world.call("put_back", event, wait=1)["tried"] is False
+
+
+def test_work_that_takes_long_keeps_its_claim_alive(world: World, gate: Gate) -> None:
+    event = world.azure.announce()
+    world.call("ready", event, wait=5)
+    world.machine.before["undo app"] = gate
+    world.azure.end()
+    for _call in range(3):
+        world.call("put_back", event, wait=2)
+    sooner = world.entry()["claim"]["silent_until"]
+    world.call("put_back", event, wait=1)
+    assert world.entry()["claim"]["silent_until"] > sooner
+    gate.let_go()

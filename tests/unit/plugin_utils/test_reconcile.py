@@ -1,0 +1,736 @@
+# SPDX-FileCopyrightText: graceful.azure contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Whole runs, pass by pass: what is ordered, what is approved and when, and how a run ends."""
+
+from __future__ import annotations
+
+import typing as t
+from pathlib import Path
+
+import pytest
+from ansible_collections.graceful.azure.tests.unit.plugin_utils.simulation import Player, World
+
+Json = dict[str, t.Any]
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> t.Iterator[World]:
+    world = World(tmp_path)
+    yield world
+    assert world.violations == []
+
+
+def outcome(report: Json, event_id: str = "E1") -> str:
+    return str(next(event["outcome"] for event in report["events"] if event["event_id"] == event_id))
+
+
+def holds(report: Json, event_id: str = "E1") -> str:
+    return "; ".join(next(event["holds"] for event in report["events"] if event["event_id"] == event_id))
+
+
+def results(report: Json) -> dict[str, str]:
+    return {name: story["result"] for name, story in report["hosts"].items()}
+
+
+def orders_of(player: Player, host: str) -> list[str]:
+    """The orders that a host got, each once in a row."""
+    found: list[str] = []
+    for _pass, name, order in player.orders:
+        if name == host and (not found or found[-1] != order):
+            found.append(order)
+    return found
+
+
+# The whole cycle
+
+
+def test_a_whole_maintenance_drains_approves_waits_and_puts_back(world: World) -> None:
+    world.add("web1", "web2", "db1")
+    event = world.announce("E1", "web1", "web2")
+    player = Player(world)
+    report = player.play()
+    assert report["result"] == "done"
+    assert outcome(report) == "completed"
+    assert results(report) == {"web1": "restored", "web2": "restored"}
+    assert player.approved == [("E1", "web1")]
+    assert len(event.posts) == 1
+    assert world.drained() == []
+    assert orders_of(player, "web1") == ["look", "ready", "put_back"]
+    assert orders_of(player, "db1") == ["look"]
+    assert all(host.record is None for host in world.hosts.values())
+
+
+def test_nothing_announced_ends_the_run_after_one_look(world: World) -> None:
+    world.add("web1")
+    player = Player(world)
+    report = player.play()
+    assert (report["result"], player.run["pass"], report["messages"]) == ("nothing", 1, ["Nothing is announced."])
+
+
+def test_a_run_that_waits_takes_up_what_is_announced_later(world: World) -> None:
+    world.add("web1", "web2")
+    world.announce("E1", "web2", after=35)
+    player = Player(world, wait=120)
+    assert player.play()["result"] == "done"
+    assert orders_of(player, "web2") == ["look", "ready", "put_back"]
+
+
+def test_a_run_that_waits_in_vain_ends_with_its_time(world: World) -> None:
+    world.add("web1")
+    begin = world.now
+    assert Player(world, wait=60).play()["result"] == "nothing"
+    assert 60 <= world.now - begin < 75
+
+
+def test_check_mode_says_what_would_be_done_and_does_nothing(world: World) -> None:
+    world.add("web1")
+    world.announce("E1", "web1")
+    player = Player(world, check_mode=True)
+    report = player.play()
+    assert (report["result"], outcome(report), results(report)) == ("planned", "planned", {"web1": "untouched"})
+    assert player.run["pass"] == 1
+    assert world.drained() == []
+
+
+def test_an_event_that_is_cancelled_is_put_back_and_never_approved(world: World) -> None:
+    world.add("web1", "web2")
+    world.hosts["web2"].machine.fail("do app")
+    event = world.announce("E1", "web1", "web2")
+    event.cancelled = world.now + 40
+    report = Player(world).play()
+    assert event.posts == []
+    assert world.drained() == []
+    assert results(report)["web1"] == "restored"
+
+
+def test_an_event_that_appears_during_a_run_is_taken_up_by_it(world: World) -> None:
+    world.add("web1", "web2", wait=0)
+    world.announce("E1", "web1", "web2")
+    world.announce("E2", "web2", after=15)
+    report = Player(world).play()
+    assert (outcome(report), outcome(report, "E2")) == ("completed", "completed")
+    assert world.hosts["web2"].machine.happened.count("do app") <= 2
+    assert world.drained() == []
+
+
+def test_two_events_on_one_host_drain_it_once(world: World) -> None:
+    world.add("web1")
+    world.announce("E1", "web1", lasts=20, type="Freeze")
+    world.announce("E2", "web1", lasts=60, type="Freeze")
+    report = Player(world).play()
+    assert (outcome(report), outcome(report, "E2")) == ("completed", "completed")
+    assert world.hosts["web1"].machine.happened == ["do app", "undo app"]
+
+
+def test_a_host_that_is_only_told_about_is_never_touched(world: World) -> None:
+    world.add("web1")
+    world.announce("E1", "web1", type="SomethingNew")
+    report = Player(world).play()
+    assert (report["result"], outcome(report)) == ("nothing", "notified")
+    assert world.hosts["web1"].machine.happened == []
+
+
+def test_an_event_that_is_approved_without_a_drain_needs_no_steps(world: World) -> None:
+    policy = [{"action": "approve"}]
+    (web1,) = world.add("web1", policy=policy)
+    web1.steps = []
+    event = world.announce("E1", "web1")
+    assert outcome(Player(world).play()) == "completed"
+    assert len(event.posts) == 1
+
+
+def test_a_preempt_is_drained_and_left_to_azure(world: World) -> None:
+    (web1,) = world.add("web1")
+    event = world.announce("E1", "web1", type="Preempt", notice=30)
+    web1.away = lambda now: now >= event.not_before
+    report = Player(world).play()
+    assert (outcome(report), results(report)) == ("drained", {"web1": "gone"})
+    assert report["result"] == "done"
+    assert event.posts == []
+
+
+def test_a_preempt_whose_drain_failed_is_a_failure(world: World) -> None:
+    (web1,) = world.add("web1")
+    web1.machine.fail("do app")
+    event = world.announce("E1", "web1", type="Preempt", notice=30)
+    web1.away = lambda now: now >= event.not_before
+    report = Player(world).play()
+    assert (report["result"], outcome(report)) == ("failed", "failed")
+    assert "do app does not work" in holds(report)
+
+
+# Held
+
+
+def test_one_host_that_cannot_be_drained_holds_the_event_of_all(world: World) -> None:
+    world.add("web1", "web2")
+    world.hosts["web2"].machine.fail("do app")
+    event = world.announce("E1", "web1", "web2")
+    report = Player(world).play()
+    assert (report["result"], outcome(report)) == ("held", "held")
+    assert "web2 is not ready" in holds(report)
+    assert event.posts == []
+    assert results(report) == {"web1": "restored", "web2": "restored"}
+
+
+def test_a_host_that_is_mended_in_time_lets_the_same_run_approve(world: World) -> None:
+    world.add("web1", "web2")
+    world.hosts["web2"].machine.fail("do app", times=3)
+    event = world.announce("E1", "web1", "web2")
+    report = Player(world).play()
+    assert (report["result"], outcome(report)) == ("done", "completed")
+    assert len(event.posts) == 1
+
+
+@pytest.mark.parametrize(("name", "word"), [("vm-stranger", "no inventory host has the Azure name")])
+def test_a_name_that_nobody_knows_holds_the_event(world: World, name: str, word: str) -> None:
+    world.add("web1")
+    event = world.announce("E1", "web1", name)
+    report = Player(world).play()
+    assert (report["result"], outcome(report)) == ("held", "held")
+    assert word in holds(report)
+    assert event.posts == []
+
+
+def test_a_host_outside_the_run_holds_the_event(world: World) -> None:
+    world.add("web1", "web2")
+    event = world.announce("E1", "web1", "web2")
+    player = Player(world, targeted=["web1"])
+    player.names = {"web2": "vm-web2"}
+    report = player.play()
+    assert "outside this run" in holds(report)
+    assert event.posts == []
+
+
+def test_a_host_that_does_not_see_the_event_holds_it(world: World) -> None:
+    world.add("web1", "web2")
+    world.hosts["web2"].sees = lambda _event: False
+    event = world.announce("E1", "web1", "web2")
+    assert "did not see it" in holds(Player(world).play())
+    assert event.posts == []
+
+
+def test_a_host_whose_service_cannot_be_read_holds_the_event_until_it_can(world: World) -> None:
+    world.add("web1", "web2")
+    mended = world.now + 60
+    world.hosts["web2"].blind = lambda now: now < mended
+    event = world.announce("E1", "web1", "web2")
+    report = Player(world).play()
+    assert outcome(report) == "completed"
+    assert event.posts[0][0] >= mended
+
+
+def test_a_damaged_record_holds_the_event_and_fails_the_run(world: World) -> None:
+    world.add("web1", "web2")
+    world.hosts["web2"].folder.text = "damaged"
+    event = world.announce("E1", "web1", "web2")
+    report = Player(world).play()
+    assert report["result"] == "failed"
+    assert event.posts == []
+    assert results(report)["web2"] == "failed"
+    assert "cannot be used as a record" in "\n".join(report["messages"])
+
+
+def test_a_host_that_gave_up_its_drain_holds_the_event_and_is_back_in_service(world: World) -> None:
+    world.add("web1", "web2", undo_on_failure=True)
+    world.hosts["web2"].machine.fail("do app", times=1)
+    event = world.announce("E1", "web1", "web2")
+    report = Player(world).play()
+    assert outcome(report) == "held"
+    assert event.posts == []
+    assert world.hosts["web2"].machine.happened == []
+
+
+# Hosts that cannot be reached
+
+
+def test_a_host_that_answers_again_is_drained_and_the_event_approved_by_the_same_run(world: World) -> None:
+    world.add("web1", "web2")
+    back = world.now + 60
+    world.hosts["web2"].away = lambda now: now < back
+    event = world.announce("E1", "web1", "web2")
+    player = Player(world)
+    player.names = {"web2": "vm-web2"}
+    report = player.play()
+    assert outcome(report) == "completed"
+    assert event.posts[0][0] >= back
+
+
+def test_a_host_that_never_answers_holds_the_event_and_the_run_ends(world: World) -> None:
+    world.add("web1", "web2")
+    world.hosts["web2"].away = lambda _now: True
+    event = world.announce("E1", "web1", "web2")
+    player = Player(world)
+    player.names = {"web2": "vm-web2"}
+    report = player.play()
+    assert (report["result"], outcome(report)) == ("failed", "held")
+    assert "web2 cannot be reached" in holds(report)
+    assert event.posts == []
+    assert results(report)["web1"] == "restored"
+
+
+def test_a_host_that_is_lost_after_it_was_ready_takes_the_approval_back(world: World) -> None:
+    world.add("web1", "web2")
+    world.hosts["web1"].takes["app"] = 25
+    lost = world.now + 5
+    world.hosts["web2"].away = lambda now: now > lost
+    event = world.announce("E1", "web1", "web2")
+    player = Player(world)
+    report = player.play()
+    assert event.posts == []
+    assert results(report)["web2"] == "unreachable"
+    assert report["result"] == "failed"
+
+
+def test_a_host_that_does_not_come_back_ends_the_run_as_unreachable(world: World) -> None:
+    world.add("web1", "web2")
+    event = world.announce("E1", "web1", "web2")
+    world.hosts["web2"].away = lambda now: bool(event.posts) and now > event.starts
+    begin = world.now
+    report = Player(world).play()
+    assert results(report) == {"web1": "restored", "web2": "unreachable"}
+    assert (report["result"], outcome(report)) == ("failed", "approved")
+    # The notice, and then graceful_gone_timeout.
+    assert world.now - begin < 300 + 120 + 60
+
+
+def test_a_host_that_comes_back_late_is_still_put_back(world: World) -> None:
+    world.add("web1")
+    event = world.announce("E1", "web1", lasts=30)
+    world.hosts["web1"].away = lambda now: bool(event.posts) and event.starts < now < event.starts + 100
+    assert results(Player(world).play()) == {"web1": "restored"}
+
+
+def test_nobody_who_could_not_ask_says_that_nothing_is_announced(world: World) -> None:
+    world.add("web1", "web2")
+    world.hosts["web2"].away = lambda _now: True
+    report = Player(world).play()
+    assert report["result"] == "failed"
+    assert "nobody knows what Azure has announced" in "\n".join(report["messages"])
+
+
+# Approving
+
+
+def test_an_approver_that_fails_is_followed_by_the_next_one(world: World) -> None:
+    world.add("web1", "web2")
+    event = world.announce("E1", "web1", "web2")
+    player = Player(world)
+    player.play_until(lambda: bool(player.run["approve"]))
+    # It cannot be reached in the very moment.
+    world.hosts["web1"].away = lambda now, until=world.now + 1: now < until
+    player.play()
+    assert [host for _id, host in player.approved][:2] == ["web1", "web2"]
+    assert [host for _at, host in event.posts] == ["web2"]
+
+
+def test_an_event_that_the_service_refuses_to_start_is_held(world: World) -> None:
+    world.add("web1", "web2")
+    for host in world.hosts.values():
+        host.refuses = lambda _now: True
+    event = world.announce("E1", "web1", "web2")
+    report = Player(world).play()
+    assert (report["result"], outcome(report)) == ("held", "held")
+    assert "could not approve it" in holds(report)
+    assert event.posts == []
+
+
+def test_an_answer_that_got_lost_is_not_followed_by_another_request_of_anybody(world: World) -> None:
+    world.add("web1", "web2")
+    world.hosts["web1"].mute = lambda _now: True
+    event = world.announce("E1", "web1", "web2", delay=20)
+    report = Player(world).play()
+    assert len(event.posts) == 1
+    assert outcome(report) == "completed"
+
+
+def test_a_request_that_got_lost_is_sent_again_when_that_is_clear(world: World) -> None:
+    world.add("web1", "web2")
+    world.hosts["web1"].mute = lambda _now: True
+    event = world.announce("E1", "web1", "web2", delay=10_000)
+    player = Player(world)
+    player.play_until(lambda: len(event.posts) == 2)
+    assert event.posts[1][0] - event.posts[0][0] >= 30
+
+
+def test_an_event_is_approved_once_though_azure_takes_long_to_start_it(world: World) -> None:
+    world.add("web1", "web2")
+    event = world.announce("E1", "web1", "web2", notice=300, delay=10_000)
+    report = Player(world).play()
+    assert len(event.posts) == 1
+    assert outcome(report) == "completed"
+
+
+# Confirming
+
+
+@pytest.mark.parametrize(("said", "posts", "wanted"), [("yes", 1, "completed"), ("no", 0, "held"), ("", 0, "held")])
+def test_a_person_is_asked_once_and_only_a_yes_approves(world: World, said: str, posts: int, wanted: str) -> None:
+    world.add("web1", confirm=True)
+    world.add("web2")
+    event = world.announce("E1", "web1", "web2")
+    player = Player(world)
+    player.said = lambda _event_id: said
+    report = player.play()
+    assert player.asked == ["E1"]
+    assert len(event.posts) == posts
+    assert outcome(report) == wanted
+    if wanted == "held":
+        assert "Nobody confirmed" in holds(report)
+
+
+def test_a_host_that_is_not_ready_any_more_when_the_person_has_answered_holds_the_event(world: World) -> None:
+    world.add("web1", confirm=True)
+    (web2,) = world.add("web2")
+    event = world.announce("E1", "web1", "web2")
+    player = Player(world)
+
+    def answer(_event_id: str) -> str:
+        world.now += 60
+        web2.machine.out.clear()
+        web2.machine.fail("do app")
+        return "yes"
+
+    player.said = answer
+    player.play()
+    assert event.posts == []
+
+
+def test_nobody_is_asked_about_what_is_held_anyway(world: World) -> None:
+    world.add("web1", "web2", confirm=True)
+    world.hosts["web2"].machine.fail("do app")
+    world.announce("E1", "web1", "web2")
+    player = Player(world)
+    player.play()
+    assert player.asked == []
+
+
+# Mistakes
+
+
+def test_a_mistake_ends_the_run_at_once_and_nothing_is_drained(world: World) -> None:
+    world.add("web1", "web2")
+    world.hosts["web2"].mistakes = ["graceful_policy: Rule 1 has no action"]
+    event = world.announce("E1", "web1", "web2")
+    player = Player(world)
+    report = player.play()
+    assert (report["result"], outcome(report)) == ("held", "held")
+    assert "Rule 1 has no action" in holds(report)
+    assert player.run["pass"] <= 2
+    assert world.drained() == []
+    assert event.posts == []
+
+
+def test_a_mistake_does_not_keep_the_others_from_draining_when_there_is_no_time_to_lose(world: World) -> None:
+    world.add("web1", "web2")
+    world.hosts["web2"].mistakes = ["graceful_policy: Rule 1 has no action"]
+    event = world.announce("E1", "web1", "web2", notice=25)
+    report = Player(world).play()
+    assert world.hosts["web1"].machine.happened == ["do app", "undo app"]
+    assert world.hosts["web2"].machine.happened == []
+    assert event.posts == []
+    assert outcome(report) == "held"
+
+
+def test_steps_that_nobody_wrote_down_hold_the_event(world: World) -> None:
+    (web1,) = world.add("web1", drain_not_set=True)
+    web1.steps = []
+    event = world.announce("E1", "web1")
+    report = Player(world).play()
+    assert "graceful_drain_steps is not set" in holds(report)
+    assert event.posts == []
+
+
+# Capacity, window, batches
+
+
+def test_what_the_capacity_allows_one_by_one_is_done_one_after_the_other(world: World) -> None:
+    world.add("web1", "web2", groups=["web"], min_available=1)
+    world.announce("E1", "web1")
+    world.announce("E2", "web2", notice=300)
+    most = 0
+
+    def count() -> None:
+        nonlocal most
+        most = max(most, len(world.drained()))
+
+    report = Player(world).play(each=count)
+    assert (outcome(report), outcome(report, "E2")) == ("completed", "completed")
+    assert most == 1
+
+
+def test_what_has_to_wait_for_its_window_is_put_off_and_the_run_ends(world: World) -> None:
+    world.add("web1", window={"start": "20:00", "end": "22:00"})
+    event = world.announce("E1", "web1", notice=3 * 3600)
+    report = Player(world).play()
+    assert (report["result"], outcome(report)) == ("deferred", "deferred")
+    assert "20:00" in holds(report)
+    assert (event.posts, world.drained()) == ([], [])
+
+
+def test_a_window_that_opens_too_late_does_not_count(world: World) -> None:
+    world.add("web1", window={"start": "20:00", "end": "22:00"})
+    world.announce("E1", "web1", notice=300)
+    assert outcome(Player(world).play()) == "completed"
+
+
+@pytest.mark.parametrize(("serial", "batches"), [(["1"], [1, 1, 1]), (["2"], [2, 1]), (["50%"], [1, 1, 1]),
+                                                 (["1", "2"], [1, 2]), (["100%"], [3])])  # fmt: skip
+def test_hosts_drain_in_batches_and_the_approval_comes_after_the_last(
+    world: World, serial: list[str], batches: list[int]
+) -> None:
+    world.add("web1", "web2", "web3")
+    event = world.announce("E1", "web1", "web2", "web3")
+    sizes = [0]
+
+    def count() -> None:
+        if not event.posts and len(world.drained()) > sizes[-1]:
+            sizes.append(len(world.drained()))
+
+    report = Player(world, serial=serial).play(each=count)
+    assert outcome(report) == "completed"
+    assert [later - sooner for sooner, later in zip(sizes, sizes[1:], strict=False)] == batches
+
+
+def test_a_host_that_fails_does_not_stop_the_batches_after_it(world: World) -> None:
+    world.add("web1", "web2")
+    world.hosts["web1"].machine.fail("do app")
+    world.announce("E1", "web1", "web2")
+    Player(world, serial=["1"]).play()
+    assert "do app" in world.hosts["web2"].machine.happened
+
+
+def test_what_is_urgent_begins_before_everything_else(world: World) -> None:
+    world.add("web1", "web2")
+    world.hosts["web2"].takes["app"] = 5
+    world.announce("E1", "web1", notice=900)
+    world.announce("E2", "web2", notice=30, type="Preempt")
+    player = Player(world)
+    player.one_pass()
+    assert {host: order["order"] for host, order in player.run["orders"].items()}["web2"] == "ready"
+    assert player.run["orders"]["web1"]["order"] == "look"
+    report = player.play()
+    assert outcome(report) == "completed"
+
+
+def test_a_slice_is_divided_where_there_are_fewer_forks_than_hosts(world: World) -> None:
+    world.add(*[f"web{number}" for number in range(10)])
+    world.announce("E1", *world.hosts)
+    player = Player(world, forks=5)
+    player.one_pass()
+    assert {order["wait"] for order in player.run["orders"].values()} == {5.0}
+
+
+# Several runs
+
+
+def claim(world: World, host: str, event_id: str, run_id: str, drain: bool = True) -> None:
+    """Another run has claimed the event on that host, and drained it."""
+    one = world.hosts[host]
+    one.clock.now = world.now
+    event = {"event_id": event_id, "event_type": "Reboot", "event_status": "Scheduled", "resources": [one.vm_name]}
+    keeper = one.keeper(run_id)
+    keeper.claim([event], one.boot_id)
+    if drain:
+        noted = {"phase": "drain", "name": "app", "kind": "app", "status": "done", "before": {"in_service": True}}
+        keeper.note_step([event_id.lower()], {**noted, "options": {"what": "app"}})
+        one.machine.out.add("app")
+
+
+def test_what_a_live_run_has_is_left_to_it(world: World) -> None:
+    world.add("web1", "web2")
+    event = world.announce("E1", "web1", "web2")
+    claim(world, "web1", "E1", "run-9")
+    report = Player(world).play()
+    assert outcome(report) == "held_by_other_run"
+    assert "name of run-9 has it in hand on web1" in holds(report)
+    assert event.posts == []
+    assert world.hosts["web2"].machine.happened == []
+    record = world.hosts["web1"].record
+    assert record is not None
+    assert record["events"]["e1"]["claim"]["run_id"] == "run-9"
+
+
+def test_a_contested_event_goes_to_the_run_that_has_its_first_claimed_host(world: World) -> None:
+    world.add("web1", "web2")
+    world.announce("E1", "web1", "web2", notice=600)
+    claim(world, "web2", "E1", "run-9", drain=False)
+    player = Player(world)
+    report = player.play(each=lambda: claim(world, "web2", "E1", "run-9", drain=False))
+    assert outcome(report) in ("held_by_other_run", "held")
+    assert world.hosts["web1"].record is None or world.hosts["web1"].record["steps"]
+
+
+def test_of_two_runs_at_once_one_does_it_all_and_the_other_leaves_it(world: World) -> None:
+    world.add("web1", "web2")
+    event = world.announce("E1", "web1", "web2", notice=600)
+    first, second = Player(world, "run-1"), Player(world, "run-2")
+    for _pass in range(200):
+        going = [player.one_pass() for player in (first, second)]
+        if not any(going):
+            break
+    outcomes = sorted([outcome(first.report()), outcome(second.report())])
+    assert outcomes == ["completed", "held_by_other_run"]
+    assert len(event.posts) == 1
+    assert world.drained() == []
+
+
+def test_what_a_dead_run_left_is_put_back_when_its_event_is_gone(world: World) -> None:
+    world.add("web1", "web2")
+    claim(world, "web1", "E0", "run-9")
+    world.now += 1000
+    report = Player(world).play()
+    assert results(report) == {"web1": "restored"}
+    assert report["result"] == "done"
+    assert world.drained() == []
+
+
+def test_what_a_live_run_has_not_put_back_yet_is_told_and_left_alone(world: World) -> None:
+    world.add("web1")
+    claim(world, "web1", "E0", "run-9")
+    report = Player(world).play()
+    assert "name of run-9 has what is left of e0 in hand" in "\n".join(report["messages"])
+    assert world.drained() == ["web1"]
+
+
+def test_an_event_that_a_dead_run_began_is_taken_over(world: World) -> None:
+    world.add("web1", "web2")
+    event = world.announce("E1", "web1", "web2", notice=900)
+    claim(world, "web1", "E1", "run-9")
+    world.now += 200
+    report = Player(world).play()
+    assert outcome(report) == "completed"
+    assert len(event.posts) == 1
+    assert world.drained() == []
+
+
+def test_force_takes_over_from_a_live_run(world: World) -> None:
+    world.add("web1")
+    event = world.announce("E1", "web1")
+    claim(world, "web1", "E1", "run-9")
+    assert outcome(Player(world, force_claim=True).play()) == "completed"
+    assert len(event.posts) == 1
+
+
+def test_a_run_that_lost_its_claim_stops_and_says_who_has_it(world: World) -> None:
+    world.add("web1", "web2")
+    event = world.announce("E1", "web1", "web2", notice=600)
+    world.hosts["web2"].takes["app"] = 30
+    player = Player(world)
+    player.one_pass()
+
+    def taken() -> None:
+        for name, host in world.hosts.items():
+            host.clock.now = world.now
+            one = {"event_id": "E1", "event_type": "Reboot", "resources": []}
+            host.keeper("run-9", force=True, silent_for=10_000).claim([one], host.boot_id)
+            assert name
+
+    player.one_pass()
+    taken()
+    report = player.play()
+    assert outcome(report) == "held_by_other_run"
+    assert event.posts == []
+
+
+# Hosts that left the run
+
+
+def test_an_event_that_comes_to_name_a_host_that_left_the_run_is_held_and_released(world: World) -> None:
+    world.add("web1", "web2")
+    event = world.announce("E1", "web1", notice=600)
+    world.hosts["web1"].takes["app"] = 15
+    player = Player(world)
+    player.one_pass()
+    assert player.run["involved"] == ["web1"]
+    event.resources.append("vm-web2")
+    report = player.play()
+    assert event.posts == []
+    assert "web2 left this run" in holds(report)
+    # The next run does it all.
+    world.now += 1
+    assert outcome(Player(world, "run-2").play()) == "completed"
+    assert world.drained() == []
+
+
+# The end
+
+
+def test_a_host_that_cannot_be_put_back_is_tried_three_times(world: World) -> None:
+    (web1,) = world.add("web1")
+    tries = [0]
+
+    def fails() -> None:
+        tries[0] += 1
+        raise OSError("never")
+
+    web1.machine.before["undo app"] = fails
+    world.announce("E1", "web1")
+    report = Player(world).play()
+    assert tries == [3]
+    assert results(report) == {"web1": "failed"}
+    assert report["result"] == "failed"
+    record = web1.record
+    assert record is not None
+    assert record["steps"][0]["status"] != "undone"
+
+
+def test_a_host_that_cannot_be_put_back_at_first_is_put_back_in_the_end(world: World) -> None:
+    (web1,) = world.add("web1")
+    web1.machine.fail("undo app", times=2)
+    world.announce("E1", "web1")
+    report = Player(world).play()
+    assert (results(report), report["result"]) == ({"web1": "restored"}, "done")
+
+
+def test_an_event_that_never_ends_is_left_drained_for_the_next_run(world: World) -> None:
+    world.add("web1", gone_timeout=60)
+    world.announce("E1", "web1", type="Freeze", notice=60, lasts=100_000)
+    begin = world.now
+    report = Player(world).play()
+    assert results(report) == {"web1": "left drained"}
+    assert report["result"] == "failed"
+    assert world.now - begin < 60 + 60 + 60
+    assert world.drained() == ["web1"]
+
+
+def test_an_event_without_a_time_is_not_waited_for_for_ever(world: World) -> None:
+    world.add("web1", "web2", gone_timeout=60)
+    world.hosts["web2"].machine.fail("do app")
+    event = world.announce("E1", "web1", "web2", notice=1e7)
+    event.not_before = world.now + 1e7
+    wire = event.wire
+    event.wire = lambda now: {**wire(now), "NotBefore": ""}  # type: ignore[method-assign]
+    begin = world.now
+    report = Player(world).play()
+    assert outcome(report) == "held"
+    assert world.now - begin < 600
+
+
+# Steps of the controller
+
+
+def test_a_step_of_the_controller_is_taken_and_undone_in_its_turn(world: World) -> None:
+    from ansible_collections.graceful.azure.tests.unit.module_utils.engine_world import step
+
+    (web1,) = world.add("web1")
+    web1.steps = [step("lb", "remote"), step("app")]
+    world.announce("E1", "web1")
+    report = Player(world).play()
+    assert outcome(report) == "completed"
+    assert web1.machine.happened == ["do lb", "do app", "undo app", "undo lb"]
+
+
+def test_a_failed_drain_with_a_step_of_the_controller_is_undone_by_it(world: World) -> None:
+    from ansible_collections.graceful.azure.tests.unit.module_utils.engine_world import step
+
+    (web1,) = world.add("web1", undo_on_failure=True)
+    web1.steps = [step("lb", "remote"), step("app")]
+    web1.machine.fail("do app", times=1)
+    event = world.announce("E1", "web1", notice=120)
+    player = Player(world)
+    player.play_until(lambda: web1.machine.happened == ["do lb", "undo lb"], passes=12)
+    assert outcome(player.play()) == "held"
+    assert event.posts == []
+    assert web1.machine.happened == ["do lb", "undo lb"]
