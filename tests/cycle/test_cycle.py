@@ -188,28 +188,6 @@ class TestHeld:
         self.held(fleet, reason="which cannot be read")
         fleet.check_all_back()
 
-    def test_by_azure_naming_one_more_host_while_they_drain(self, fleet: Fleet) -> None:
-        """It has left the run: another run takes over what is drained, and all three are drained once."""
-        fleet.common["misbehaviour"] = "wait"
-        event_id = fleet.announce("web1", "web2")
-
-        def name_another() -> None:
-            fleet.control("cancel", {"EventId": event_id})
-            fleet.announce("web1", "web2", "web3", EventId=event_id)
-            for host in fleet.names:
-                (fleet.home(host) / "go-on").touch()
-
-        with fleet.once(lambda: fleet.is_drained("web1") and fleet.is_drained("web2"), name_another):
-            run = fleet.run()
-        assert run.status == 2, run.output[-4000:]
-        assert "web3 left this run" in run.messages
-        assert fleet.posts() == []
-        again = fleet.run()
-        assert again.status == 0, again.output[-4000:]
-        for host in fleet.names:
-            assert [what for _at, what in fleet.log(host)] == ["drained", "back"]
-        fleet.check_all_back()
-
     def test_by_an_azure_name_that_two_hosts_have(self, fleet: Fleet) -> None:
         fleet.variables["web3"]["graceful_vm_name"] = "shop_1"
         self.held(fleet, reason="the same Azure name")
@@ -419,6 +397,25 @@ class TestTheNextPass:
             run = fleet.run()
         assert run.status == 0, run.output[-4000:]
         assert len(fleet.posts()) == 1
+        fleet.check_all_back()
+
+    def test_an_event_that_names_one_more_host_waits_for_that_host_too(self, fleet: Fleet) -> None:
+        """It had nothing to do before, and joins the run."""
+        fleet.common["misbehaviour"] = "wait"
+        event_id = fleet.announce("web1", "web2")
+
+        def name_another() -> None:
+            fleet.control("cancel", {"EventId": event_id})
+            fleet.announce("web1", "web2", "web3", EventId=event_id)
+            for host in fleet.names:
+                (fleet.home(host) / "go-on").touch()
+
+        with fleet.once(lambda: fleet.is_drained("web1") and fleet.is_drained("web2"), name_another):
+            run = fleet.run()
+        assert run.status == 0, run.output[-4000:]
+        assert len(fleet.posts()) == 1
+        for host in fleet.names:
+            assert [what for _at, what in fleet.log(host)] == ["drained", "back"]
         fleet.check_all_back()
 
     def test_two_events_that_capacity_keeps_apart_are_done_one_after_the_other(self, fleet: Fleet) -> None:
