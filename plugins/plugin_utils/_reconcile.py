@@ -42,6 +42,7 @@ UNDOING = 600
 NEVER_COME_BACK = ("preempt", "terminate")
 SETTINGS = ("policy", "min_available", "window", "drain_budget")
 BUSY = ("working", "next")
+NOT_BEGUN = ("", "looked", "released")
 
 
 class Seen(t.NamedTuple):
@@ -360,12 +361,15 @@ class _Pass:
             }
         if report["state"] == "ready":
             return {"ready": False, "reason": "it got ready for another event"}
-        return {"ready": False, "reason": report["message"] or report["state"]}
+        begun = report["state"] not in NOT_BEGUN
+        return {"ready": False, "reason": (report["message"] or report["state"]) if begun else "nothing was begun"}
 
     def _lasting(self, entry: Json, reasons: t.Sequence[str]) -> list[str]:
-        """The reasons without those that only say that work is under way."""
+        """The reasons without those that only say that work is under way, or that it was not begun for the others."""
         busy = [host for host in entry["hosts"] if self._is_busy(host)]
-        return [reason for reason in reasons if not any(reason.startswith(f"{clean(host)} ") for host in busy)]
+        idle = [host for host in entry["hosts"] if self._state_of(host) in NOT_BEGUN]
+        lasting = [reason for reason in reasons if reason != entry["put_off"] and not _is_of(busy, reason)]
+        return [reason for reason in lasting if not _is_of(idle, reason)] or lasting
 
     def _is_busy(self, host: str) -> bool:
         """Whether the host is on its way to being ready, and has not failed."""
@@ -635,6 +639,11 @@ def _add_marks(known: Json, record: Json | None) -> None:
     for mark in (record or {}).get("timeline", []):
         if mark not in known["timeline"]:
             known["timeline"].append(mark)
+
+
+def _is_of(hosts: t.Sequence[str], reason: str) -> bool:
+    """Whether the reason says that one of these hosts is not ready."""
+    return any(reason.startswith((f"{clean(host)} is not ready", f"{clean(host)} has not reported")) for host in hosts)
 
 
 def _drained(record: Json | None) -> list[Json]:

@@ -71,7 +71,7 @@ def test_who_has_seconds_does_not_wait_for_who_has_minutes(fleet: Fleet) -> None
     assert saved_first == [True], run.output[-4000:]
     assert len(fleet.posts()) == 1, run.output[-4000:]
     assert run.status == 2, run.output[-4000:]
-    assert "web2 is not ready: Step 'service' (tasks) failed: The service does not stop." in run.messages, run.messages
+    assert "web2 is not ready: Drain step 'service' (tasks) failed: The service does not stop." in run.messages, run.messages
 
 
 class TestHeld:
@@ -137,7 +137,7 @@ class TestHeld:
 
     def test_by_a_checkpoint_that_cannot_be_written(self, fleet: Fleet) -> None:
         (fleet.home("web2") / "checkpoints").write_text("not a directory")
-        self.held(fleet, reason="Checkpoint cache failed")
+        self.held(fleet, reason="Checkpoint 'cache' (paths) failed")
         fleet.check_all_back()
 
     def test_by_a_host_outside_the_limit(self, fleet: Fleet) -> None:
@@ -159,9 +159,9 @@ class TestHeld:
             "web2": (
                 "graceful_checkpoint",
                 [{"name": "x", "kind": "paths", "paths": []}],
-                "kind paths and needs paths",
+                "Checkpoint 'x' (paths): paths has to be a list of absolute paths",
             ),
-            "web3": ("graceful_drain_steps", "nginx", "have to be a list"),
+            "web3": ("graceful_drain_steps", "nginx", "graceful_drain_steps must be a list"),
         }
         for host, (name, value, _words) in wrong.items():
             fleet.variables[host][name] = value
