@@ -241,10 +241,8 @@ def _drained_only(run: Json, story: Json) -> tuple[str, list[str]]:
     reasons = []
     for host in unready:
         known = run["hosts"].get(host)
-        why = (
-            "it is not part of this run" if known is None else known["message"] or known["error"] or "it did not report"
-        )
-        reasons.append(f"{clean(host, 80)} is not ready: {why}")
+        said = story["problems"].get(host) or (known and (known["message"] or known["error"])) or "it did not report"
+        reasons.append(f"{clean(host, 80)} is not ready: {said if known else 'it is not part of this run'}")
     return ("failed" if reasons else "drained"), reasons
 
 
