@@ -162,11 +162,11 @@ def _host_result(run: Json, host: str) -> Host:
         return (IN_PROGRESS if known["timeline"] else "untouched"), ""
     record = known["record"] or {"events": {}, "steps": []}
     ours = [key for key, entry in record["events"].items() if entry["claim"]["run_id"] == run["run_id"]]
-    if known["saw"] and not known["reachable"]:
+    if not known["reachable"]:
         types = {str(entry["event"]["event_type"]).lower() for entry in record["events"].values()}
         if types and types <= set(NEVER_COME_BACK):
             return "gone", "as announced"
-        return "unreachable", "it did not come back in time"
+        return "unreachable", "it did not come back in time" if known["saw"] else "it could not be reached"
     if known["record_error"]:
         return "failed", known["record_error"]
     if known["failures"]:
