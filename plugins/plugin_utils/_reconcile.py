@@ -316,7 +316,11 @@ class _Pass:
             story["held"] = self._lasting(story["entry"], held["reasons"])
         for entry in run["plan"]["events"]:
             story = run["events"][same_id(entry["event_id"])]
-            story["ready"] = [host for host in entry["hosts"] if (self._state_of(host) == "ready")]
+            story["ready"] = [host for host in entry["hosts"] if self._state_of(host) == "ready"]
+            for host in entry["hosts"]:
+                known = run["hosts"].get(host)
+                if known and known["report"] and known["report"]["order"] == "ready" and known["state"] == "failed":
+                    story["problems"][host] = known["message"]
         return decision
 
     def _more_holds(self, event_id: str, story: Json) -> list[str]:
