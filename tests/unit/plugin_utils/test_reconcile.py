@@ -515,6 +515,32 @@ def test_what_is_urgent_begins_before_everything_else(world: World) -> None:
     assert outcome(report) == "completed"
 
 
+@pytest.mark.parametrize(
+    ("left", "approves", "seconds", "urgent"),
+    [
+        (900, True, 890, False),
+        (40, True, 30, True),
+        (30, True, 23, True),
+        (8, True, 6, True),
+        (2, True, 5, True),
+        (119, True, 109, True),
+        (120, True, 110, False),
+        # Nothing is kept back for an approval that is never sent.
+        (30, False, 30, True),
+    ],
+)
+def test_a_part_of_the_notice_is_kept_for_the_approval(
+    world: World, left: int, approves: bool, seconds: float, urgent: bool
+) -> None:
+    world.add("web1", policy=[{"action": "drain_and_approve" if approves else "drain"}])
+    # The look takes half a second, and the service tells whole seconds.
+    world.announce("E1", "web1", notice=left + 0.5)
+    player = Player(world)
+    player.one_pass()
+    order = player.run["orders"]["web1"]
+    assert (order["order"], order["seconds"], order["urgent"]) == ("ready", seconds, urgent)
+
+
 def test_a_slice_is_divided_where_there_are_fewer_forks_than_hosts(world: World) -> None:
     world.add(*[f"web{number}" for number in range(10)])
     world.announce("E1", *world.hosts)
