@@ -11,7 +11,7 @@ from __future__ import annotations
 import typing as t
 from datetime import datetime, timezone
 
-from ansible_collections.graceful.azure.plugins.module_utils._document import STARTED, parse_time
+from ansible_collections.graceful.azure.plugins.module_utils._document import EVENT_FIELDS, STARTED, parse_time
 from ansible_collections.graceful.azure.plugins.module_utils._text import clean, duration, iso, listed, quoted
 from ansible_collections.graceful.azure.plugins.plugin_utils._policy import action_of
 from ansible_collections.graceful.azure.plugins.plugin_utils._reconcile import NEVER_COME_BACK
@@ -168,7 +168,7 @@ def _had_work(run: Json, host: str) -> bool:
 
 def _touched(run: Json, host: str) -> bool:
     stories = [run["events"][event_id] for event_id in run["hosts"][host]["events"] if event_id in run["events"]]
-    actions = [action_of(story["entry"]["actions"].get(host, {}).get("action")) for story in stories]
+    actions = [action_of(story["entry"]["actions"].get(host)) for story in stories]
     return any(action.drains or action.approves for action in actions)
 
 
@@ -233,9 +233,7 @@ def _event_story(run: Json, event_id: str, hosts: t.Mapping[str, Json]) -> Json:
     story = run["events"][event_id]
     entry = story["entry"]
     outcome, holds = _outcome(run, event_id, story, hosts)
-    fields = ("event_id", "event_type", "event_status", "resource_type", "resources", "not_before", "seconds_left",
-              "description", "event_source", "duration_seconds", "leader", "action", "reason", "hosts")  # fmt: skip
-    whole = {key: entry.get(key) for key in fields}
+    whole = {key: entry.get(key) for key in (*EVENT_FIELDS, "action", "reason", "hosts") if key != "affects_me"}
     times = {key: story[key] for key in ("noticed", "approved", "approved_by", "started", "gone")}
     return {**whole, **times, "outcome": outcome, "holds": holds, "message": _event_message(story, outcome)}
 
@@ -271,7 +269,7 @@ def _drained_only(run: Json, story: Json) -> tuple[str, list[str]]:
     """Where nothing is to be approved, nothing is held; that a host was not ready is a failure all the same."""
     if not run.get("finished"):
         return "notified", []
-    draining = [host for host, one in story["entry"]["actions"].items() if action_of(one["action"]).drains]
+    draining = [host for host, action in story["entry"]["actions"].items() if action_of(action).drains]
     unready = [host for host in draining if host not in _ever_ready(run, story, draining)]
     reasons = []
     for host in unready:

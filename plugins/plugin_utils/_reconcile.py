@@ -12,7 +12,7 @@ import copy
 import math
 import typing as t
 
-from ansible_collections.graceful.azure.plugins.module_utils._document import STARTED, same_id
+from ansible_collections.graceful.azure.plugins.module_utils._document import EVENT_FIELDS, STARTED, same_id
 from ansible_collections.graceful.azure.plugins.module_utils._text import clean, iso, listed
 from ansible_collections.graceful.azure.plugins.plugin_utils._approvals import approvals
 from ansible_collections.graceful.azure.plugins.plugin_utils._controller_steps import tasks_of
@@ -306,7 +306,7 @@ class _Pass:
             for host in entry["hosts"]:
                 if host in reports:
                     reports[host][entry["event_id"]] = self._readiness(host, event_id)
-        decision = approvals(run["plan"], reports, now=iso(self.now))
+        decision = approvals(run["plan"], reports)
         run["approve"], run["confirm"] = [], []
         for cleared in decision["approve"]:
             self._clear(cleared)
@@ -403,8 +403,7 @@ class _Pass:
         left = [host for host in cleared["approvers"] if host not in story["tried"]]
         if not left:
             story["tried"], left = [], cleared["approvers"]
-        fields = ("event_id", "event_type", "event_status", "resources")
-        event = {key: story["entry"][key] for key in fields}
+        event = _event_of(story["entry"])
         max_age = 30 + len(cleared["hosts"])
         self.run["approve"].append(
             {"event": event, "host": left[0], "max_age": max_age, "reason": story["entry"]["reason"]}
@@ -437,11 +436,11 @@ class _Pass:
 
     def _ready_order(self, host: str, wanted: t.Sequence[Json]) -> Json:
         lefts = [(UNKNOWN_NOTICE if entry["seconds_left"] is None else entry["seconds_left"]) for entry in wanted]
-        approving = any(action_of(entry["actions"][host]["action"]).approves for entry in wanted)
+        approving = any(action_of(entry["actions"][host]).approves for entry in wanted)
         left = min(lefts)
         # Nothing is kept back for an approval that is never sent.
         usable = left - min(MARGIN, left // 4) if approving else left
-        drain = any(action_of(entry["actions"][host]["action"]).drains for entry in wanted)
+        drain = any(action_of(entry["actions"][host]).drains for entry in wanted)
         own = self._own_events(host)
         events = [own.get(same_id(entry["event_id"])) or _event_of(entry) for entry in wanted]
         seconds = float(min(LONGEST, max(LEAST, usable)))
@@ -465,7 +464,7 @@ class _Pass:
         )
         if self.run["mistakes"].get(host) or approved or self._is_stopped(event_id) or self._expired(event_id):
             return False
-        action = action_of(entry["actions"][host]["action"])
+        action = action_of(entry["actions"][host])
         if action.drains:
             begun = any(event_id == key and may_act for key, _entry, may_act in self._claims(host))
             return host in entry["drain"] or begun or (self._is_blind(host) and not entry["wait_until"])
@@ -532,9 +531,7 @@ class _Pass:
         return sorted(host for host in hosts if host in self.seen.hosts and not self._has_left(host))
 
     def _matters(self, entry: Json) -> bool:
-        return any(
-            action_of(one["action"]).drains or action_of(one["action"]).approves for one in entry["actions"].values()
-        )
+        return any(action.drains or action.approves for action in map(action_of, entry["actions"].values()))
 
     def _is_fresh(self, host: str) -> bool:
         """Whether the host has not been asked to get ready by this run yet."""
@@ -679,6 +676,5 @@ def _drained(record: Json | None) -> list[Json]:
 
 
 def _event_of(entry: Json) -> Json:
-    fields = ("event_id", "event_type", "event_status", "resource_type", "resources", "not_before", "seconds_left",
-              "description", "event_source", "duration_seconds", "leader")  # fmt: skip
-    return {**{key: entry.get(key) for key in fields}, "affects_me": True}
+    """The event of an entry of the plan, as a host that it names sees it."""
+    return {**{name: entry.get(name) for name in EVENT_FIELDS}, "affects_me": True}
