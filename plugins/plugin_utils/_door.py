@@ -148,6 +148,8 @@ def _report(given: t.Mapping[str, t.Any]) -> Json:
         "state": state if isinstance(state, str) and state in STATES else "failed",
         "message": _text(given.get("message"), 600),
         "final": given.get("final") is True,
+        # False where a failed step only waits for its next try.
+        "tried": given.get("tried") is not False,
         "step": _text(given.get("step"), 200),
         "attempts": _whole(given.get("attempts")) or 0,
         "next_try": _number(given.get("next_try")) or 0.0,
