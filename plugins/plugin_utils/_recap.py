@@ -13,6 +13,7 @@ from datetime import datetime, timezone
 
 from ansible_collections.graceful.azure.plugins.module_utils._document import EVENT_FIELDS, STARTED, parse_time
 from ansible_collections.graceful.azure.plugins.module_utils._text import clean, duration, iso, listed, quoted
+from ansible_collections.graceful.azure.plugins.plugin_utils._drill import DRILL, margin
 from ansible_collections.graceful.azure.plugins.plugin_utils._policy import action_of
 from ansible_collections.graceful.azure.plugins.plugin_utils._reconcile import NEVER_COME_BACK
 
@@ -147,7 +148,7 @@ def report(run: Json, now: float) -> Json:
     hosts = {host: _host_story(run, host) for host in sorted(run["hosts"]) if _had_work(run, host)}
     events = [_event_story(run, event_id, hosts) for event_id in run["events"]]
     result = _result(run, hosts, events)
-    return {
+    told = {
         "version": 2,
         "drill": run["drill"],
         "run": {
@@ -155,10 +156,24 @@ def report(run: Json, now: float) -> Json:
             "finished": run.get("finished"),
         },
         "result": result,
-        "messages": _recap(run, hosts, events) or ["Nothing is announced."],
+        "messages": [*([DRILL] if run["drill"] else []), *(_recap(run, hosts, events) or ["Nothing is announced."])],
         "events": events,
         "hosts": hosts,
     }
+    if run["drill"]:
+        told["announced"] = run["options"]["drill"]["announced"]
+        told["margin"] = margin(told)
+    return told
+
+
+def failure_of(told: Json) -> str:
+    """Why a run that is over ends with an error; empty if it does not."""
+    if told["drill"]:
+        went_through = told["result"] == "done"
+        return "" if went_through else f"The drill did not go through, it ended {told['result']}; the recap above and the report say why."
+    if told["result"] in ("held", "failed"):
+        return f"The maintenance is {told['result']}; the recap above and the report say why."
+    return ""
 
 
 def _had_work(run: Json, host: str) -> bool:

@@ -278,7 +278,9 @@ class _Pass:
             claim = entry["claim"]
             ours = claim["run_id"] == self.run["run_id"]
             stale = known["time"] > claim["silent_until"]
-            yield event_id, entry, ours or stale or bool(self.seen.options.get("force_claim"))
+            # A drill cannot know whether an event that it did not announce is over.
+            foreign = self.run["drill"] and event_id not in self.run["events"]
+            yield event_id, entry, ours or (not foreign and (stale or bool(self.seen.options.get("force_claim"))))
 
     def _held_by_other_runs(self) -> dict[str, str]:
         """Events that another run has. Of two runs at once, the one that has the first claimed host keeps the event."""

@@ -312,6 +312,9 @@ SETTINGS: t.Final[t.Mapping[str, Setting]] = {
     "drill_targets": Setting(
         "list", None, "For whom: host names, as a list or with commas; all by default.", _anything, "drill"
     ),
+    "drill_notice": Setting(
+        "float", None, "Seconds of notice; by default the least that Azure gives for the event.", _seconds, "drill"
+    ),
     "drill_duration": Setting("float", 5, "Seconds that the event lasts.", _seconds, "drill"),
     "drill_port": Setting("int", 8801, "The emulator's first port; each host has one.", _number, "drill"),
     "drill_control_port": Setting("int", 8800, "The port of its control.", _number, "drill"),
