@@ -161,7 +161,7 @@ def report(run: Json, now: float) -> Json:
         "hosts": hosts,
     }
     if run["drill"]:
-        told["announced"] = run["options"]["drill"]["announced"]
+        told["announced"] = run["announced"]
         told["margin"] = margin(told)
     return told
 

@@ -71,6 +71,7 @@ def begin(run_id: str, run_name: str, options: Json, now: float) -> Json:
         "started": iso(now),
         "check_mode": bool(options.get("check_mode")),
         "drill": bool(options.get("drill")),
+        "announced": (options.get("drill") or {}).get("announced"),
         "wait_until": now + options.get("wait", 0),
         "pass": 0,
         "events": {},

@@ -587,6 +587,21 @@ def test_what_a_dead_run_left_is_put_back_when_its_event_is_gone(world: World) -
     assert world.drained() == []
 
 
+@pytest.mark.parametrize("force", [False, True])
+def test_a_drill_does_not_put_back_what_it_did_not_announce(world: World, force: bool) -> None:
+    """Its hosts do not ask Azure, so it cannot know whether that event is over."""
+    world.add("web1", "web2")
+    claim(world, "web1", "E0", "run-9")
+    world.now += 1000
+    world.announce("E1", "web2")
+    player = Player(world, force_claim=force, drill={"announced": "2026-09-19T18:16:00Z"})
+    report = player.play()
+    assert (report["drill"], report["announced"]) == (True, "2026-09-19T18:16:00Z")
+    assert results(report)["web2"] == "restored"
+    assert "put_back" not in orders_of(player, "web1")
+    assert world.drained() == ["web1"]
+
+
 def test_what_a_live_run_has_not_put_back_yet_is_told_and_left_alone(world: World) -> None:
     world.add("web1")
     claim(world, "web1", "E0", "run-9")
