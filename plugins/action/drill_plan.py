@@ -57,7 +57,9 @@ class ActionModule(ActionBase):
             raise WrongSetting(mistakes[0])
         drill = planned(settings.values, play_hosts(self._vars), uuid.uuid4().hex[:8])
         if self._task.check_mode:
-            raise WrongSetting("In check mode there is nothing to drill: nothing would be drained. Run it without --check.")
+            raise WrongSetting(
+                "In check mode there is nothing to drill: nothing would be drained. Run it without --check."
+            )
         return drill
 
     def _check(self) -> Json:
@@ -66,7 +68,9 @@ class ActionModule(ActionBase):
         answers = {host: variables_of(every, host).get("drill_answer") for host in drill["names"]}
         found = objections(drill, {host: one for host, one in answers.items() if one}, self._vars["groups"])
         if found:
-            raise WrongSetting(f"The drill does not begin, nothing was drained. {' '.join(f'{text}.' for text in found)}")
+            raise WrongSetting(
+                f"The drill does not begin, nothing was drained. {' '.join(f'{text}.' for text in found)}"
+            )
         return drill
 
     def _announce(self) -> Json:

@@ -83,7 +83,7 @@ class ActionModule(ActionBase):
         values = {key: value for key, value in settings.values.items() if key != "webhooks"}
         values.update(
             check_mode=bool(self._task.check_mode),
-            forks=int(context.CLIARGS.get("forks") or C.DEFAULT_FORKS),
+            forks=int(context.CLIARGS.get("forks") or C.config.get_config_value("DEFAULT_FORKS")),
             drill=under_way(self._vars.get("graceful_drill")),
             webhooks=bool(settings.values["webhooks"]) and "graceful_webhooks" not in settings.mistakes,
             webhook_mistake=settings.mistakes.get("graceful_webhooks", ""),
@@ -171,6 +171,10 @@ def _for_tasks(run: Json, result: Json | None) -> Json:
     keys = ("run_id", "pass", "next", "involved", "approve", "confirm", "tell", "done", "check_mode")
     steps = {host: step["tasks"] for host, step in (run.get("controller_steps") or {}).items()}
     # Where hosts join, the passes that are left do nothing, and the role goes on with all hosts.
-    files = {"passes": NOTHING, "hours": NOTHING} if run["next"] == NOTHING else {"passes": "passes.yml", "hours": "hours.yml"}
+    files = (
+        {"passes": NOTHING, "hours": NOTHING}
+        if run["next"] == NOTHING
+        else {"passes": "passes.yml", "hours": "hours.yml"}
+    )
     failure = failure_of(result) if run["done"] and result else ""
     return {**{key: run.get(key) for key in keys}, **files, "steps": steps, "doing": doing(run), "failure": failure}

@@ -11,10 +11,10 @@ short_description: The plan of a drill, for the role drill only
 version_added: 0.2.0
 author: graceful.azure contributors (@graceful)
 description:
-  - Decides whether a drill may begin, and announces its events to the emulator. It is a part of the role P(graceful.azure.drill#role),
-    with which it may change.
-  - It sets the fact C(graceful_drill). As long as that says that events were announced, the role P(graceful.azure.maintenance#role)
-    asks the emulator and never Azure.
+  - Decides whether a drill may begin, and announces its events to the emulator. It is a part of the role
+    P(graceful.azure.drill#role), with which it may change.
+  - It sets the fact C(graceful_drill). As long as that says that events were announced, the role
+    P(graceful.azure.maintenance#role) asks the emulator and never Azure.
 options:
   state:
     description:

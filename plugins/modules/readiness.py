@@ -18,8 +18,8 @@ options:
   state:
     description:
       - V(ask) asks the host's metadata service and sees whether it can keep a record, in one call.
-      - V(judge) judges the results of V(ask), which are in the hosts' variables C(prepare_answer). It runs on the controller, sets
-        the fact C(prepare_report), and notes the hosts' Azure names in C(graceful_report_dir).
+      - V(judge) judges the results of V(ask), which are in the hosts' variables C(prepare_answer). It runs on the
+        controller, sets the fact C(prepare_report), and notes the hosts' Azure names in C(graceful_report_dir).
     type: str
     choices: [ask, judge]
     required: true

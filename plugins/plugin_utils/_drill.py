@@ -29,8 +29,8 @@ NOT_APPROVED = ("Preempt",)
 DRILL = "This was a drill: the events were emulated, Azure announced nothing."
 DESCRIPTION = "A drill. Nothing is going to be rebooted."
 CONSENT = (
-    "A drill drains these hosts for real, as maintenance would. Nothing is rebooted, but they leave service for a while. "
-    "If that is what you want, run it again with -e graceful_drill_consent=yes."
+    "A drill drains these hosts for real, as maintenance would. Nothing is rebooted, but they leave service for a "
+    "while. If that is what you want, run it again with -e graceful_drill_consent=yes."
 )
 UNKNOWN = (
     "Not every host got ready and not every event was approved, so it is not known how long it would have taken. "
@@ -124,9 +124,7 @@ def _announcements(values: t.Mapping[str, t.Any], names: t.Sequence[str]) -> lis
     return [{**event, "Resources": group} for group in groups]
 
 
-def objections(
-    drill: Json, answers: t.Mapping[str, Answer], groups: t.Mapping[str, t.Sequence[str]]
-) -> list[str]:
+def objections(drill: Json, answers: t.Mapping[str, Answer], groups: t.Mapping[str, t.Sequence[str]]) -> list[str]:
     """What speaks against the drill, from how the hosts are now. Real maintenance always comes first."""
     found = []
     for host, answer in answers.items():
@@ -179,8 +177,9 @@ def _too_many(
 def begun(drill: Json, ready: t.Any, announced: str) -> tuple[Json, str]:
     """The drill with the endpoints of the emulator that was started for it, and the address of its control."""
     told = ready if isinstance(ready, t.Mapping) else {}
-    vms = told.get("vms") if isinstance(told.get("vms"), t.Mapping) else {}
-    endpoints = {host: str(vms.get(name)) for host, name in drill["names"].items()}
+    vms = told.get("vms")
+    places = vms if isinstance(vms, t.Mapping) else {}
+    endpoints = {host: str(places.get(name)) for host, name in drill["names"].items()}
     control = str(told.get("control"))
     if not all(map(_ADDRESS.fullmatch, [*endpoints.values(), control])):
         raise WrongSetting(
@@ -222,7 +221,11 @@ def drill_margin(data: t.Any) -> list[str]:
         first = f"Drained and saved {duration(found['ready'])} after the announcement{noticed}. Nothing was approved."
     else:
         return [UNKNOWN]
-    return [first, *(_verdict(kind, one["notice"], one["spare"]) for kind, one in found["notices"].items()), TIME_TO_NOTICE]
+    return [
+        first,
+        *(_verdict(kind, one["notice"], one["spare"]) for kind, one in found["notices"].items()),
+        TIME_TO_NOTICE,
+    ]
 
 
 def _all(spans: t.Sequence[float | None]) -> float | None:

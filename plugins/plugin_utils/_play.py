@@ -18,7 +18,7 @@ Variables = t.Mapping[str, t.Any]
 
 
 def require_linear(action: ActionBase) -> None:
-    strategy = str(action._task.get_play().strategy or C.DEFAULT_STRATEGY).rpartition(".")[2]
+    strategy = str(action._task.get_play().strategy or C.config.get_config_value("DEFAULT_STRATEGY")).rpartition(".")[2]
     if strategy not in ("linear", "debug"):
         raise AnsibleActionFail(
             f"The play uses the strategy {strategy}. Maintenance needs hosts that go on together: "

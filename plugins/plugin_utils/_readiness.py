@@ -4,7 +4,7 @@
 
 # This file is private to the collection: it may change without notice.
 
-"""Whether a fleet can take part in graceful maintenance, from what each host answered and what is written for it. Pure."""
+"""Whether a fleet can take part in maintenance, from what each host answered and what is written for it. Pure."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ LIBRARY = "Python library (requests)"
 HEADER = ("host", "ready", "Azure name", "endpoint", "clock", "announced")
 REPEAT = "Repeat this within 24 hours: Azure disables the service for a VM that does not ask."
 RESTARTS = (
-    "The service is enabled now, so restarts from the portal or the CLI wait for an approval, or for their whole notice "
-    "(about 15 minutes). A rule of graceful_policy can approve them, or Azure's scheduledEventsPolicy: see the role prepare."
+    "The service is enabled now, so restarts from the portal or the CLI wait for an approval, or for their whole "
+    "notice (about 15 minutes). A rule of graceful_policy can approve them, or Azure's scheduledEventsPolicy: see the "
+    "README of the role prepare."
 )
 GROUP_USES = {"policy": "the rule never matches", "min_available": "it protects nothing"}
 
@@ -65,7 +66,9 @@ def _service_problem(answer: Answer, max_clock_offset: float, install: str) -> s
     """The first thing that keeps the host from hearing of maintenance, with what to do about it."""
     observation = answer["observation"]
     if not answer["reachable"]:
-        return f"The host cannot be reached: {answer['error'].rstrip('.')}. Check its connection, then prepare it again."
+        return (
+            f"The host cannot be reached: {answer['error'].rstrip('.')}. Check its connection, then prepare it again."
+        )
     if observation is None:
         if install and library_is_missing(answer):
             return f"The Python library requests is missing and could not be installed: {install}"

@@ -168,11 +168,11 @@ def report(run: Json, now: float) -> Json:
 
 def failure_of(told: Json) -> str:
     """Why a run that is over ends with an error; empty if it does not."""
-    if told["drill"]:
-        went_through = told["result"] == "done"
-        return "" if went_through else f"The drill did not go through, it ended {told['result']}; the recap above and the report say why."
-    if told["result"] in ("held", "failed"):
-        return f"The maintenance is {told['result']}; the recap above and the report say why."
+    result = told["result"]
+    if told["drill"] and result != "done":
+        return f"The drill did not go through, it ended with {result}; the recap above and the report say why."
+    if result in ("held", "failed"):
+        return f"The maintenance is {result}; the recap above and the report say why."
     return ""
 
 

@@ -102,9 +102,13 @@ class TestPrepare:
         fleet.common["graceful_min_available"] = {"web": 1, "bew": 1}
         run = fleet.run(playbook="prepare")
         assert run.status == 0, run.output[-4000:]
-        assert "nothing is drained on web1 and web3: graceful_drain_steps is not set; their events are held" in run.output
+        assert (
+            "nothing is drained on web1 and web3: graceful_drain_steps is not set; their events are held" in run.output
+        )
         assert "graceful_policy names 'wbe', which is no group of the inventory: the rule never matches" in run.output
-        assert "graceful_min_available names 'bew', which is no group of the inventory: it protects nothing" in run.output
+        assert (
+            "graceful_min_available names 'bew', which is no group of the inventory: it protects nothing" in run.output
+        )
         assert "restarts from the portal or the CLI wait for an approval" in run.output
         assert "3 of 3 hosts are ready" in run.output
 
@@ -129,7 +133,9 @@ class TestPrepare:
         for host in ("web1", "web2"):
             fleet.variables[host]["ansible_python_interpreter"] = without_libraries(fleet.home(host))
         fleet.variables["web2"]["prepare_packages"] = ["not-there"]
-        with_module = PREPARE.replace("roles:", "module_defaults: {package: {use: ansible.legacy.own_package}}\n  roles:")
+        with_module = PREPARE.replace(
+            "roles:", "module_defaults: {package: {use: ansible.legacy.own_package}}\n  roles:"
+        )
         place = project(fleet, prepare=with_module)
         (place / "library").mkdir()
         (place / "library" / "own_package.py").write_text(textwrap.dedent(OWN_PACKAGE))

@@ -41,10 +41,16 @@ def plan(hosts: t.Sequence[str] = HOSTS, **given: t.Any) -> Json:
     [
         ({"consent": ""}, "run it again with -e graceful_drill_consent=yes"),
         ({"consent": "no"}, "run it again with -e graceful_drill_consent=yes"),
-        ({"address": " "}, "graceful_drill_address is not set. It has to be an address of web1, where the emulator runs"),
+        (
+            {"address": " "},
+            "graceful_drill_address is not set. It has to be an address of web1, where the emulator runs",
+        ),
         ({"address": "0.0.0.0"}, "graceful_drill_address is 0.0.0.0. It has to be one address"),
         ({"address": "::"}, "It has to be one address"),
-        ({"targets": "web1,web9,web8"}, "graceful_drill_targets names web9 and web8, which are not part of this drill."),
+        (
+            {"targets": "web1,web9,web8"},
+            "graceful_drill_targets names web9 and web8, which are not part of this drill.",
+        ),
         ({"targets": ["web9"]}, "Its hosts are web1, web2 and web3."),
         ({"targets": [1]}, "has to be host names"),
         ({"targets": {"web1": 1}}, "has to be host names"),
@@ -166,7 +172,10 @@ def test_targets_that_do_not_fit_come_with_those_that_would(
 # Its beginning
 
 
-READY = {"vms": {host: f"http://10.0.0.4:880{number}" for number, host in enumerate(HOSTS, 1)}, "control": "http://[::1]:8800"}
+READY = {
+    "vms": {host: f"http://10.0.0.4:880{number}" for number, host in enumerate(HOSTS, 1)},
+    "control": "http://[::1]:8800",
+}
 
 
 def test_a_drill_is_under_way_once_it_is_announced() -> None:

@@ -55,7 +55,9 @@ def test_what_stands_in_the_way(given: Json, problem: str) -> None:
 
 
 def test_all_that_is_wrong_with_a_host_is_said_at_once() -> None:
-    wrong = answer(seen={"error": "The service says no."}, report={"state": "failed", "message": "full"}, mistakes=["a", "b"])
+    wrong = answer(
+        seen={"error": "The service says no."}, report={"state": "failed", "message": "full"}, mistakes=["a", "b"]
+    )
     assert len(judged({"web1": wrong})["problems"]["web1"]) == 4
 
 
@@ -71,11 +73,15 @@ def test_why_the_library_could_not_be_installed_says_more_than_that_it_is_missin
     assert library_is_missing(without)
     assert not library_is_missing(answer())
     found = judged({"web1": without, "web2": answer()}, web1="no network", web2="not needed")
-    assert found["problems"] == {"web1": ["The Python library requests is missing and could not be installed: no network"]}
+    assert found["problems"] == {
+        "web1": ["The Python library requests is missing and could not be installed: no network"]
+    }
 
 
 def test_hosts_that_share_an_azure_name_are_told_so() -> None:
-    found = judged({"web1": answer(), "web2": answer(seen={"vm_name": "WEB_0"}), "web3": answer(seen={"vm_name": None})})
+    found = judged(
+        {"web1": answer(), "web2": answer(seen={"vm_name": "WEB_0"}), "web3": answer(seen={"vm_name": None})}
+    )
     assert "is that of web2, too" in found["problems"]["web1"][0]
     assert "is that of web1, too" in found["problems"]["web2"][0]
     assert len(found["problems"]["web3"]) == 1
@@ -98,8 +104,14 @@ def test_nobody_is_told_about_restarts_where_no_service_was_enabled() -> None:
 @pytest.mark.parametrize(
     ("hosts", "said"),
     [
-        (["web1"], "nothing is drained on web1: graceful_drain_steps is not set; its events are held unless the policy's"),
-        (["web1", "web2"], "nothing is drained on web1 and web2: graceful_drain_steps is not set; their events are held"),
+        (
+            ["web1"],
+            "nothing is drained on web1: graceful_drain_steps is not set; its events are held unless the policy's",
+        ),
+        (
+            ["web1", "web2"],
+            "nothing is drained on web1 and web2: graceful_drain_steps is not set; their events are held",
+        ),
     ],
 )
 def test_that_nothing_is_drained_is_a_warning_and_no_problem(hosts: list[str], said: str) -> None:
