@@ -8,7 +8,6 @@
 
 from __future__ import annotations
 
-import math
 import typing as t
 
 from ansible_collections.graceful.azure.plugins.module_utils._document import EVENT_FIELDS
@@ -53,7 +52,8 @@ def _text_or_none(limit: int) -> Read:
 
 def _number(value: t.Any) -> float | None:
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return float(value) if number and math.isfinite(value) and abs(value) < 1e12 else None
+    # No time, no number of seconds and no count is larger; nan is not smaller than anything.
+    return float(value) if number and abs(value) < 1e12 else None
 
 
 def _number_or_0(value: t.Any) -> float:

@@ -372,7 +372,7 @@ class _Pass:
         if event_id in report["held"]:
             return {
                 "ready": False,
-                "reason": f"{report['held'][event_id].get('run_name', 'another run')} has it in hand",
+                "reason": f"{report['held'][event_id]['run_name'] or 'another run'} has it in hand",
             }
         if report["state"] == "ready":
             return {"ready": False, "reason": "it got ready for another event"}

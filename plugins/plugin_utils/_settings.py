@@ -56,7 +56,7 @@ def _path(value: t.Any, name: str) -> str:
 def _seconds(value: t.Any, name: str) -> float:
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = -1.0
     if isinstance(value, bool) or not 0 <= number <= LONGEST:
         raise check.refuse(name, f"a number of seconds, up to {LONGEST}", value)
