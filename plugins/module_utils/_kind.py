@@ -113,3 +113,6 @@ class Kind:
 
     def undo(self, noted: Noted) -> str:
         raise NotImplementedError
+
+    def clean_up(self, noted: Noted) -> None:
+        """Remove what only undo needed. Called when everything on the host is undone; it may be called again."""

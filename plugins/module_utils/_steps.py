@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import typing as t
 
@@ -264,6 +265,7 @@ class Steps:
             self._undo_all(lost, check=bool(self._record["steps"]))
         except (Next, Failed) as exc:
             return exc.result
+        self._clean_up()
         closed = self._keeper.close(self._mine, self._mine, "restored")
         return {"state": "put_back", "message": "everything is undone and the host is well", "closed": closed}
 
@@ -283,6 +285,14 @@ class Steps:
         for step in drained:
             if carries[step["name"]]:
                 self._undo(step, lost)
+
+    def _clean_up(self) -> None:
+        # Not before all of it is noted as undone: a call that is cut off needs it again.
+        for step in self._record["steps"]:
+            # What cannot be cleaned up, or not in time, does not keep the host out of service.
+            with contextlib.suppress(EventsError):
+                work = self._kind_of(step)(self._options(step), self._tools(step, step))
+                work.clean_up(Noted(step["before"], step["data"], False))
 
     def _kind_of(self, step: Json) -> type[Kind]:
         try:

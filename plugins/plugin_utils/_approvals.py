@@ -12,7 +12,7 @@ import typing as t
 from datetime import datetime
 
 from ansible_collections.graceful.azure.plugins.module_utils._document import STARTED, same_id
-from ansible_collections.graceful.azure.plugins.module_utils._text import clean, quoted
+from ansible_collections.graceful.azure.plugins.module_utils._text import clean
 from ansible_collections.graceful.azure.plugins.plugin_utils import _checks as check
 from ansible_collections.graceful.azure.plugins.plugin_utils._plan import read_now
 from ansible_collections.graceful.azure.plugins.plugin_utils._policy import action_of
@@ -61,7 +61,7 @@ class _Reports:
                 return f"{name} has not reported in a form that can be read"
             if report.get("ready") is not True:
                 said = report.get("reason")
-                why = quoted(said, 200) if isinstance(said, str) and said else "it gave no reason"
+                why = clean(said, 300) if isinstance(said, str) and said else "it gave no reason"
                 return f"{name} is not ready: {why}"
         return None
 

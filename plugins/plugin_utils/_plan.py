@@ -69,6 +69,8 @@ class _Draft:
     drain: list[str] = field(default_factory=list)
     wait_until: datetime | None = None
     wait_reason: str | None = None
+    # The hold that says so.
+    put_off: str = ""
     # What the user wrote for one of its hosts cannot be used.
     mistaken: bool = False
     reason: str = ""
@@ -359,7 +361,8 @@ def _begin_or_put_off(draft: _Draft, ledger: Ledger, now: datetime) -> None:
 
 def _put_off(draft: _Draft, until: datetime, reason: str) -> None:
     draft.wait_until, draft.wait_reason = until, reason
-    draft.holds.append(f"put off until {iso(until)}: {reason}")
+    draft.put_off = f"put off until {iso(until)}: {reason}"
+    draft.holds.append(draft.put_off)
 
 
 # ---- the plan as plain data
@@ -385,6 +388,7 @@ def _entry(draft: _Draft, now: datetime) -> dict[str, t.Any]:
         "drain": draft.drain,
         "wait_until": None if draft.wait_until is None else iso(draft.wait_until),
         "wait_reason": draft.wait_reason,
+        "put_off": draft.put_off,
         "mistaken": draft.mistaken,
         "no_time_to_lose": draft.latest <= now,
         "reason": draft.reason,

@@ -34,10 +34,15 @@ URGENT = 120
 UNCONFIRMED_FOR = 30
 # How often a host is tried to be put back by one run.
 PUT_BACK_TRIES = 3
+# How often a run can take in hosts that had nothing to do before; the role's main.yml has one part more.
+MOST_JOININGS = 7
+NOTHING = "steps/nothing.yml"
+CONTROLLER_STEPS = "controller_steps.yml"
 UNDOING = 600
 NEVER_COME_BACK = ("preempt", "terminate")
 SETTINGS = ("policy", "min_available", "window", "drain_budget")
 BUSY = ("working", "next")
+NOT_BEGUN = ("", "looked", "released")
 
 
 class Seen(t.NamedTuple):
@@ -76,6 +81,8 @@ def begin(run_id: str, run_name: str, options: Json, now: float) -> Json:
         "mistakes": {},
         "told": [],
         "worked": False,
+        "joinings": 0,
+        "joining": [],
         "done": False,
         "next": "act.yml",
     }
@@ -100,6 +107,7 @@ class _Pass:
         self.held_by = self._held_by_other_runs()
         decision = self._decide()
         run["orders"] = {host: order for host in sorted(seen.hosts) if (order := self._order(host))}
+        run["joining"] = self._joining()
         self._take_turns()
         run["worked"] = run["worked"] or any(order["order"] != "look" for order in run["orders"].values())
         self._end_or_go_on(decision)
@@ -151,8 +159,12 @@ class _Pass:
         return bool(self.seen.hosts[host].get("pass") == self.run["pass"])
 
     def _has_left(self, host: str) -> bool:
-        """Nothing was announced for it when the run began, so it does not take part any more."""
+        """It had nothing to do and does not take part at the moment."""
         return host in self.seen.hosts and not self._is_current(host)
+
+    @property
+    def _can_join(self) -> bool:
+        return bool(self.run["joinings"] < MOST_JOININGS)
 
     def _plan(self) -> Json:
         observations: dict[str, t.Any] = {}
@@ -308,10 +320,8 @@ class _Pass:
         if event_id in self.held_by:
             holds.append(self.held_by[event_id])
         left = [host for host in story["entry"]["hosts"] if self._has_left(host)]
-        if left:
-            holds.append(
-                f"{listed(left)} left this run, as nothing was announced there when it began: start another run"
-            )
+        if left and not self._can_join:
+            holds.append(f"{listed(left)} cannot join this run any more: start another run")
         if story["refused"]:
             holds.append(story["refused"])
         if story["approved"]:
@@ -351,12 +361,15 @@ class _Pass:
             }
         if report["state"] == "ready":
             return {"ready": False, "reason": "it got ready for another event"}
-        return {"ready": False, "reason": report["message"] or report["state"]}
+        begun = report["state"] not in NOT_BEGUN
+        return {"ready": False, "reason": (report["message"] or report["state"]) if begun else "nothing was begun"}
 
     def _lasting(self, entry: Json, reasons: t.Sequence[str]) -> list[str]:
-        """The reasons without those that only say that work is under way."""
+        """The reasons without those that only say that work is under way, or that it was not begun for the others."""
         busy = [host for host in entry["hosts"] if self._is_busy(host)]
-        return [reason for reason in reasons if not any(reason.startswith(f"{clean(host)} ") for host in busy)]
+        idle = [host for host in entry["hosts"] if self._state_of(host) in NOT_BEGUN]
+        lasting = [reason for reason in reasons if reason != entry["put_off"] and not _is_of(busy, reason)]
+        return [reason for reason in lasting if not _is_of(idle, reason)] or lasting
 
     def _is_busy(self, host: str) -> bool:
         """Whether the host is on its way to being ready, and has not failed."""
@@ -460,7 +473,7 @@ class _Pass:
         if entry is None or story["gone"] or entry["event_status"] == STARTED:
             return False
         # Another run can do what this one cannot, and takes over what is drained.
-        beyond = any(self._has_left(host) for host in entry["hosts"])
+        beyond = not self._can_join and any(self._has_left(host) for host in entry["hosts"])
         return bool((entry["mistaken"] or beyond) and entry["approvable"] and not entry["no_time_to_lose"])
 
     def _expired(self, event_id: str) -> bool:
@@ -540,7 +553,9 @@ class _Pass:
     def _slice(self, hosts: int) -> float:
         """Where there are fewer forks than hosts, the hosts take turns within one slice."""
         turns = math.ceil(max(1, hosts) / max(1, int(self.seen.options.get("forks") or 5)))
-        return max(1.0, float(self.seen.options.get("wait_round") or 10) / turns)
+        length = max(1.0, float(self.seen.options.get("wait_round") or 10) / turns)
+        # Hosts that join are not kept waiting.
+        return min(2.0, length) if self.run["joining"] else length
 
     # ---- the end
 
@@ -550,15 +565,28 @@ class _Pass:
         waiting = self.now < run["wait_until"] and not run["worked"]
         run["deferred"] = [entry["event_id"] for entry in run["plan"]["events"] if entry["wait_until"] and not acting]
         run["controller_steps"] = {host: step for host in acting if (step := self._controller_step(host))}
-        if run["check_mode"] or not (acting or run["approve"] or run["confirm"] or waiting):
+        if run["check_mode"] or not (
+            acting or run["approve"] or run["confirm"] or run["joining"] or waiting
+        ):
             run.update(done=True, next="finish.yml", finished=iso(self.now), end_reason=self._why_over(waiting))
         elif run["confirm"]:
             run["next"] = "confirm.yml"
         elif run["approve"]:
             run["next"] = "approve.yml"
+        elif run["joining"]:
+            # All hosts of the play look again, and those that are named now go on with the others.
+            run.update(next=NOTHING, joinings=run["joinings"] + 1, involved=sorted(self.seen.hosts))
         else:
-            run["next"] = "controller_steps.yml" if run["controller_steps"] else "act.yml"
+            run["next"] = CONTROLLER_STEPS if run["controller_steps"] else "act.yml"
+        if run["next"] != CONTROLLER_STEPS:
+            # What the controller does not come to in this pass is asked for again.
+            run["controller_steps"] = {}
         self._tell()
+
+    def _joining(self) -> list[str]:
+        """Hosts that had nothing to do before and that an event names now."""
+        named = {host for entry in self.run["plan"]["events"] if self._matters(entry) for host in entry["hosts"]}
+        return sorted(host for host in named if self._has_left(host)) if self._can_join else []
 
     def _tell(self) -> None:
         """What the webhooks have not been told yet: at once, unless somebody has no time for that, and at the end."""
@@ -611,6 +639,11 @@ def _add_marks(known: Json, record: Json | None) -> None:
     for mark in (record or {}).get("timeline", []):
         if mark not in known["timeline"]:
             known["timeline"].append(mark)
+
+
+def _is_of(hosts: t.Sequence[str], reason: str) -> bool:
+    """Whether the reason says that one of these hosts is not ready."""
+    return any(reason.startswith((f"{clean(host)} is not ready", f"{clean(host)} has not reported")) for host in hosts)
 
 
 def _drained(record: Json | None) -> list[Json]:

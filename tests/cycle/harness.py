@@ -19,14 +19,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from ansible_collections.graceful.azure.plugins.module_utils._record import Keeper, Run
+from ansible_collections.graceful.azure.plugins.module_utils import _record as records
+from ansible_collections.graceful.azure.tests.tools.launcher import COLLECTION, Launch
 
 Json = dict[str, t.Any]
 
 HERE = Path(os.path.abspath(__file__)).parent
-COLLECTION = HERE.parents[1]
 EMULATOR = COLLECTION / "roles" / "emulator" / "files" / "azure_events_emulator.py"
-PLUGINS = COLLECTION / "tests" / "integration" / "plugins"
 PATIENCE = 200
 FOREVER = 10_000
 
@@ -127,10 +126,10 @@ class Fleet:
         """What the host has noted so far."""
         return [mark["what"] for mark in (self.record(host) or {}).get("timeline", [])]
 
-    def keeper(self, host: str, run_id: str, **more: t.Any) -> Keeper:
+    def keeper(self, host: str, run_id: str, **more: t.Any) -> records.Keeper:
         """The record of a host in the hands of another run."""
-        run = Run(run_id, f"the run {run_id}", **more)
-        return Keeper(str(self.home(host) / "records"), run, log=lambda _text: None)
+        run = records.Run(run_id, f"the run {run_id}", **more)
+        return records.Keeper(str(self.home(host) / "records"), run, log=lambda _text: None)
 
     def is_drained(self, host: str) -> bool:
         return (self.home(host) / "drained").exists()
@@ -163,34 +162,16 @@ class Fleet:
         return self._start("maintenance", self.directory / "reports", arguments)[0]
 
     def _start(self, playbook: str, reports: Path, arguments: t.Sequence[str]) -> tuple[subprocess.Popen[bytes], Path]:
-        inventory = self.directory / "inventory.json"
+        inventory = self.directory / "inventory.yml"
         web = {"hosts": self.variables, "vars": {**self._defaults(), **self.common}}
         inventory.write_text(json.dumps({"web": web}))
-        inventory = inventory.rename(self.directory / "inventory.yml")
         home = self.directory / f"ansible-{time.monotonic_ns()}"
-        settings = {
-            "ANSIBLE_CONFIG": str(COLLECTION / "tests" / "integration" / "ansible.cfg"),
-            "ANSIBLE_COLLECTIONS_PATH": str(COLLECTION.parents[2]),
-            "ANSIBLE_CONNECTION_PLUGINS": str(PLUGINS / "connection"),
-            "ANSIBLE_HOME": str(home),
-            "ANSIBLE_LOCALHOST_WARNING": "0",
-            "ANSIBLE_NOCOLOR": "1",
-            "ANSIBLE_PIPELINING": "1",
-        }
         home.mkdir()
+        variables = {"graceful_report_dir": str(reports), "graceful_report_always": True}
+        # A name is one of our playbooks, a path is a project's own.
+        name = playbook if "/" in playbook else f"graceful.azure.{playbook}"
         output = home / "output"
-        command = [str(Path(sys.executable).with_name("ansible-playbook")), "-i", str(inventory), "-f", "6"]
-        command += ["-e", json.dumps({"graceful_report_dir": str(reports), "graceful_report_always": True}), *arguments, f"graceful.azure.{playbook}"]
-        with output.open("w") as file:
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=file,
-                stderr=file,
-                env={**os.environ, **settings},
-                start_new_session=True,
-            )
-        return process, output
+        return Launch(name, inventory, home, arguments, variables).start(output), output
 
     @staticmethod
     def _defaults() -> Json:

@@ -17,9 +17,6 @@ from ansible_collections.graceful.azure.plugins.module_utils._errors import Even
 from ansible_collections.graceful.azure.plugins.module_utils._kind import Done, Json, Kind, Look, Noted, Options
 from ansible_collections.graceful.azure.plugins.module_utils._text import clean, count, quoted_list
 
-# Says of which archive everything was put back, until the next one takes its place.
-RESTORED = ".restored"
-
 
 class Item(Kind):
     summary = (
@@ -69,19 +66,21 @@ class Item(Kind):
     def undo(self, noted: Noted) -> str:
         archive = str(noted.data.get("archive") or self._archive)
         if not noted.data.get("checksum"):
-            _remove(archive, archive + PART)
             return "nothing was saved, so there is nothing to put back"
-        paths, checksum = _roots(noted.data), str(noted.data["checksum"])
-        if _was_restored(archive, checksum):
-            return "it was put back before"
-        restored = restore(paths, archive, checksum, self.tools.patience, only_missing_paths=not noted.lost)
+        restored = restore(
+            _roots(noted.data), archive, str(noted.data["checksum"]), self.tools.patience, only_missing_paths=not noted.lost
+        )
         message = f"{len(restored.paths)} put back"
         if restored.paths:
             message += f": {quoted_list(restored.paths, 3)}"
-        # If this is cut off before it is noted, the next attempt finds no archive, but this.
-        _write(archive + RESTORED, checksum)
-        left = _remove(archive)
-        return "; ".join(filter(None, [message, restored.remarks, left]))
+        return "; ".join(filter(None, [message, restored.remarks]))
+
+    def clean_up(self, noted: Noted) -> None:
+        # What cannot be removed is overwritten by the next archive of that name.
+        archive = str(noted.data.get("archive") or self._archive)
+        for path in (archive, archive + PART):
+            with contextlib.suppress(OSError):
+                os.unlink(path)
 
     @property
     def _archive(self) -> str:
@@ -98,34 +97,3 @@ def _roots(data: Json) -> list[str]:
 
 def _is_resolved(path: str) -> bool:
     return os.path.isabs(path) and os.path.normpath(path) == path and not path.startswith("//") and "\0" not in path
-
-
-def _was_restored(archive: str, checksum: str) -> bool:
-    if os.path.lexists(archive):
-        return False
-    try:
-        with open(archive + RESTORED, encoding="utf-8") as file:
-            return file.read(len(checksum) + 1) == checksum
-    except (OSError, ValueError):
-        return False
-
-
-def _write(path: str, text: str) -> None:
-    with contextlib.suppress(OSError):
-        _remove(path)
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "w") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-
-
-def _remove(*paths: str) -> str:
-    """Empty, or what could not be removed."""
-    for path in paths:
-        try:
-            os.unlink(path)
-        except FileNotFoundError:
-            continue
-        except OSError as exc:
-            return f"{clean(path)} could not be removed: {clean(exc.strerror or exc, 200)}"
-    return ""

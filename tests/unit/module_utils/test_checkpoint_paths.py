@@ -9,7 +9,7 @@ import typing as t
 from pathlib import Path
 
 import pytest
-from ansible_collections.graceful.azure.plugins.module_utils._checkpoints.paths import RESTORED, Item
+from ansible_collections.graceful.azure.plugins.module_utils._checkpoints.paths import Item
 from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
 from ansible_collections.graceful.azure.plugins.module_utils._kind import Noted
 from ansible_collections.graceful.azure.tests.unit.module_utils.scripted import mistake, options_of, tools
@@ -48,7 +48,7 @@ def test_what_is_left_out_is_in_the_message(scratch: Path, monkeypatch: pytest.M
     assert "; 1 left out (vanished while it was read): '" in message
 
 
-def test_what_was_lost_is_put_back_and_the_archive_is_removed(scratch: Path) -> None:
+def test_what_was_lost_is_put_back_and_the_archive_is_removed_at_the_end(scratch: Path) -> None:
     data = item(scratch).do().data
     (scratch / "first").unlink()
     (scratch / "second").write_text("newer")
@@ -56,7 +56,10 @@ def test_what_was_lost_is_put_back_and_the_archive_is_removed(scratch: Path) -> 
     assert message.startswith("1 put back: '")
     assert (scratch / "first").read_text() == "one"
     assert (scratch / "second").read_text() == "newer"
-    assert os.listdir(scratch.parent / "safe") == ["item.tar.gz" + RESTORED]
+    assert os.listdir(scratch.parent / "safe") == ["item.tar.gz"]
+    for _time in range(2):
+        item(scratch).clean_up(Noted({}, data, True))
+        assert os.listdir(scratch.parent / "safe") == []
 
 
 def test_if_nothing_can_be_lost_only_paths_that_are_wholly_missing_come_back(scratch: Path) -> None:
@@ -72,9 +75,7 @@ def test_if_nothing_can_be_lost_only_paths_that_are_wholly_missing_come_back(scr
 def test_an_undo_that_was_not_noted_is_not_an_error_the_next_time(scratch: Path) -> None:
     data = item(scratch).do().data
     item(scratch).undo(Noted({}, data, True))
-    (scratch / "first").unlink()
-    assert item(scratch).undo(Noted({}, data, True)) == "it was put back before"
-    assert not (scratch / "first").exists()
+    assert item(scratch).undo(Noted({}, data, True)) == "0 put back"
 
 
 def test_an_archive_that_was_brought_again_is_put_back_again(scratch: Path) -> None:
@@ -84,15 +85,6 @@ def test_an_archive_that_was_brought_again_is_put_back_again(scratch: Path) -> N
     Path(data["archive"]).write_bytes(copy)
     (scratch / "first").unlink()
     assert item(scratch).undo(Noted({}, data, True)).startswith("1 put back: ")
-
-
-def test_what_was_put_back_before_is_not_taken_for_the_next_archive(scratch: Path) -> None:
-    item(scratch).undo(Noted({}, item(scratch).do().data, True))
-    (scratch / "first").write_text("changed")
-    data = item(scratch).do().data
-    Path(data["archive"]).unlink()
-    with pytest.raises(EventsError, match="cannot be read: No such file"):
-        item(scratch).undo(Noted({}, data, True))
 
 
 def test_a_directory_for_archives_that_was_changed_meanwhile_does_not_matter(scratch: Path) -> None:
@@ -108,6 +100,7 @@ def test_a_checkpoint_that_was_cut_off_leaves_nothing(scratch: Path) -> None:
     safe.mkdir()
     (safe / "item.tar.gz.part").write_text("half")
     assert item(scratch).undo(Noted({}, {}, True)) == "nothing was saved, so there is nothing to put back"
+    item(scratch).clean_up(Noted({}, {}, True))
     assert os.listdir(safe) == []
 
 

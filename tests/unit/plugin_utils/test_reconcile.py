@@ -9,6 +9,7 @@ import typing as t
 from pathlib import Path
 
 import pytest
+from ansible_collections.graceful.azure.plugins.plugin_utils._reconcile import MOST_JOININGS
 from ansible_collections.graceful.azure.tests.unit.plugin_utils.simulation import Player, World
 
 Json = dict[str, t.Any]
@@ -634,11 +635,11 @@ def test_a_run_that_lost_its_claim_stops_and_says_who_has_it(world: World) -> No
     assert event.posts == []
 
 
-# Hosts that left the run
+# Hosts that join
 
 
-def test_an_event_that_comes_to_name_a_host_that_left_the_run_is_held_and_released(world: World) -> None:
-    world.add("web1", "web2")
+def test_an_event_that_comes_to_name_one_more_host_is_approved_when_that_host_is_ready_too(world: World) -> None:
+    world.add("web1", "web2", "web3")
     event = world.announce("E1", "web1", notice=600)
     world.hosts["web1"].takes["app"] = 15
     player = Player(world)
@@ -646,8 +647,22 @@ def test_an_event_that_comes_to_name_a_host_that_left_the_run_is_held_and_releas
     assert player.run["involved"] == ["web1"]
     event.resources.append("vm-web2")
     report = player.play()
+    assert len(event.posts) == 1
+    assert outcome(report) == "completed"
+    assert world.drained() == []
+
+
+def test_a_run_that_hosts_joined_too_often_leaves_the_event_to_another(world: World) -> None:
+    world.add("web1", "web2")
+    event = world.announce("E1", "web1", notice=600)
+    world.hosts["web1"].takes["app"] = 15
+    player = Player(world)
+    player.one_pass()
+    player.run["joinings"] = MOST_JOININGS
+    event.resources.append("vm-web2")
+    report = player.play()
     assert event.posts == []
-    assert "web2 left this run" in holds(report)
+    assert "web2 cannot join this run any more: start another run" in holds(report)
     # The next run does it all.
     world.now += 1
     assert outcome(Player(world, "run-2").play()) == "completed"
