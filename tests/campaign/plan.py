@@ -295,7 +295,9 @@ def objections(world: World, event_id: str) -> list[str]:
         one = world.observations[host]
         found[f"{host} is outside"] = host not in world.targeted
         found[f"{host} is written wrong"] = bool(one.get("mistakes"))
-        found[f"nobody said how to drain {host}"] = bool(one.get("drain_not_set")) and "drain" in demands[host]["action"]
+        found[f"nobody said how to drain {host}"] = (
+            bool(one.get("drain_not_set")) and "drain" in demands[host]["action"]
+        )
         found[f"{host} is silent"] = not one["reachable"] or bool(one["error"])
         found[f"{host} does not see it"] = was_asked(one) and host not in seen
         found[f"{host} is not ready"] = not is_ready(world, host, event_id)
@@ -352,7 +354,9 @@ def check(world: World, shuffled: t.Callable[[list[t.Any]], list[t.Any]]) -> Non
         for host in entry["drain"]:
             assert host in world.targeted
             assert world.observations[host]["reachable"]
-            assert not world.observations[host].get("mistakes"), f"{host} is drained although something is written wrong"
+            assert not world.observations[host].get("mistakes"), (
+                f"{host} is drained although something is written wrong"
+            )
     if not any({"min_available", "window"} & set(own) for own in world.settings.values()):
         held = ids - set(approved)
         assert all(objections(world, event_id) for event_id in held), "held although nothing speaks against it"

@@ -49,7 +49,8 @@ class Drawn:
     # Each with its verb, the phase that it waits for, and the seconds after that.
     happenings: list[Json] = field(default_factory=list)
     limit: list[str] = field(default_factory=list)
-    # How the first run is disturbed: not at all, killed, suspended while another one goes on, or by one at its side.
+    # What becomes of the first run before a second one begins: nothing, its main process is killed, its machine dies, or
+    # its machine is suspended until the second one has ended. Without an ending there is no second one.
     ending: str = ""
     force: bool = False
 
@@ -112,10 +113,10 @@ def draw(seed: int, number: int) -> Drawn:
             drawn.happens("return", at, after + rng.uniform(1, 25), host=host)
     if maybe(0.08):
         drawn.limit = rng.sample(hosts, drawn.size - 1)
-    drawn.ending = rng.choice(["", "", "", "", "killed", "killed", "suspended", "second"])
+    drawn.ending = rng.choice([*[""] * 5, "alongside", "killed", "crashed", "suspended", "suspended"])
     if drawn.ending:
         drawn.happens("strike", rng.choice(PHASES), rng.uniform(0, 4))
-    drawn.force = drawn.ending == "suspended" or (drawn.ending == "killed" and maybe(0.6))
+    drawn.force = drawn.ending == "suspended" or (drawn.ending in ("killed", "crashed") and maybe(0.6))
     return drawn
 
 
@@ -277,7 +278,13 @@ def _prepare(fleet: Fleet, drawn: Drawn) -> None:
         if own.get("broken"):
             (fleet.home(host) / "broken").touch()
         if "slow" in own:
-            slow = {"name": "slow", "kind": "command", "timeout": 10, "do": ["sleep", str(own["slow"])], "probe": ["true"]}
+            slow = {
+                "name": "slow",
+                "kind": "command",
+                "timeout": 10,
+                "do": ["sleep", str(own["slow"])],
+                "probe": ["true"],
+            }
             fleet.variables[host]["graceful_drain_steps"] = [slow, *steps]
         if "graceful_vm_name" in own:
             fleet.variables[host]["graceful_vm_name"] = own["graceful_vm_name"]
@@ -309,33 +316,41 @@ def _play(fleet: Fleet, drawn: Drawn) -> Outcome:
 
 def _runs(fleet: Fleet, drawn: Drawn, weather: Weather) -> list[Run]:
     limit = ["--limit", ",".join(drawn.limit)] if drawn.limit else []
-    force = FORCE if drawn.force else ()
-    if drawn.ending in ("second", "suspended"):
-        other = fleet.start(*limit)
-        try:
-            while other.poll() is None and not weather.strike.wait(0.05):
-                pass
-            if drawn.ending == "suspended":
-                _signal(other, signal.SIGSTOP)
-            runs = [fleet.run(*limit, *force)]
-            _signal(other, signal.SIGCONT)
-            weather.begin = time.monotonic()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                other.wait(harness.PATIENCE)
-        finally:
-            _signal(other, signal.SIGKILL)
-        return [*runs, Run(other.wait(), "", {})]
-    first = fleet.run(*limit, kill_when=weather.strike.is_set if drawn.ending else None)
     if not drawn.ending:
-        return [first]
-    weather.begin = time.monotonic()
-    # The end of the first is no end of its own.
-    return [Run(0, first.output, first.report), fleet.run(*limit, *force)]
+        return [fleet.run(*limit)]
+    first = fleet.start(*limit)
+    try:
+        while first.poll() is None and not weather.strike.wait(0.05):
+            pass
+        _signal(first, {"suspended": signal.SIGSTOP, "alongside": 0}.get(drawn.ending, signal.SIGKILL), drawn.ending)
+        weather.begin = time.monotonic()
+        second = fleet.run(*limit, *(FORCE if drawn.force else ()))
+        weather.begin = time.monotonic()
+        _signal(first, signal.SIGCONT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            first.wait(harness.PATIENCE)
+        status = 0 if first.poll() == -signal.SIGKILL else first.poll()
+    finally:
+        _signal(first, signal.SIGKILL)
+    return [Run(-signal.SIGKILL if status is None else status, "", {}), second]
 
 
-def _signal(process: subprocess.Popen[bytes], number: int) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, number)
+def _signal(process: subprocess.Popen[bytes], number: int, ending: str = "") -> None:
+    """To a controller and, unless it alone is killed, its forks. What they have started on hosts goes on, as elsewhere."""
+    if process.poll() is None:
+        pids = [process.pid] if ending == "killed" else _forks(process.pid)
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+
+
+def _forks(pid: int) -> list[int]:
+    place, found = Path(f"/proc/{pid}"), [pid]
+    with contextlib.suppress(OSError):
+        for child in (place / f"task/{pid}/children").read_text().split():
+            if Path(f"/proc/{child}/cmdline").read_bytes() == (place / "cmdline").read_bytes():
+                found += _forks(int(child))
+    return found
 
 
 def _broken(run: Run) -> list[str]:
@@ -346,11 +361,18 @@ def _broken(run: Run) -> list[str]:
 
 def _untrue(fleet: Fleet, run: Run) -> list[str]:
     """What the report of an undisturbed run says and is not so."""
-    bad, approved = run.report.get("result") in ("held", "failed"), {one["EventId"] for one in fleet.happened("approved")}
+    bad, approved = (
+        run.report.get("result") in ("held", "failed"),
+        {one["EventId"] for one in fleet.happened("approved")},
+    )
     events = {event["event_id"] for event in run.report.get("events", []) if event["approved"]}
     restored = [host for host, story in run.report.get("hosts", {}).items() if story["result"] == "restored"]
     return [
-        *([f"the result is {run.report.get('result')}, the exit status {run.status}"] if bad != (run.status == 2) else []),
+        *(
+            [f"the result is {run.report.get('result')}, the exit status {run.status}"]
+            if bad != (run.status == 2)
+            else []
+        ),
         *(f"{event_id}: the report tells an approval that never was" for event_id in events - approved),
         *(f"{host} is told to be restored, and is drained" for host in restored if fleet.is_drained(host)),
     ]
@@ -405,7 +427,9 @@ def _unready(fleet: Fleet, host: str, rule: Json, event_id: str, at: float) -> l
         f"{host} had not claimed it": not any(claimed <= at for claimed in _claims(fleet, host, event_id)),
         f"{host} was not drained": drains and states[-1:] != ["drained"],
         f"{host} had not saved": drains and "saved" not in before[_last(before, "drained") :],
-        f"{host} was put back while it stood": any(what == "back" and at < when < gone for when, what in fleet.log(host)),
+        f"{host} was put back while it stood": any(
+            what == "back" and at < when < gone for when, what in fleet.log(host)
+        ),
     }
     return [words for words, applies in found.items() if applies]
 
