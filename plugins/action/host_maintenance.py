@@ -183,6 +183,7 @@ class ActionModule(ActionBase):
         return {
             **told,
             "host": self._host,
+            "at": time.time(),
             "pass": run.get("pass", 0) + 1,
             "order": order["order"],
             "events": [one["event_id"] for one in order.get("events") or []],

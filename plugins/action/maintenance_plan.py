@@ -18,7 +18,7 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible_collections.graceful.azure.plugins.module_utils._text import clean, iso
 from ansible_collections.graceful.azure.plugins.plugin_utils._checks import WrongSetting
-from ansible_collections.graceful.azure.plugins.plugin_utils._recap import messages, report, standing
+from ansible_collections.graceful.azure.plugins.plugin_utils._recap import doing, messages, report, standing
 from ansible_collections.graceful.azure.plugins.plugin_utils._reconcile import NOTHING, Seen, advance, begin
 from ansible_collections.graceful.azure.plugins.plugin_utils._settings import read_settings
 from ansible_collections.graceful.azure.plugins.plugin_utils._slices import say
@@ -201,4 +201,4 @@ def _for_tasks(run: Json) -> Json:
     steps = {host: step["tasks"] for host, step in (run.get("controller_steps") or {}).items()}
     # Where hosts join, the passes that are left do nothing, and the role goes on with all hosts.
     files = {"passes": NOTHING, "hours": NOTHING} if run["next"] == NOTHING else {"passes": "passes.yml", "hours": "hours.yml"}
-    return {**{key: run.get(key) for key in keys}, **files, "steps": steps}
+    return {**{key: run.get(key) for key in keys}, **files, "steps": steps, "doing": doing(run)}

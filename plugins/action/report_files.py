@@ -57,7 +57,8 @@ class ActionModule(ActionBase):
         written: dict[str, t.Any] = {}
         try:
             page, kept = report_dir.write_report(directory, data, datetime.now(timezone.utc))
-            written = {"changed": True, "page": page, "data": kept}
+            # No host of the play has changed.
+            written = {"page": page, "data": kept}
             written["removed"] = report_dir.remove_old(directory, keep, data)
         except OSError as exc:
             what = "Old reports cannot be removed from" if written else "The report cannot be written to"

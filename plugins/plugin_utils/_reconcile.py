@@ -12,7 +12,7 @@ import copy
 import math
 import typing as t
 
-from ansible_collections.graceful.azure.plugins.module_utils._document import STARTED, same_id
+from ansible_collections.graceful.azure.plugins.module_utils._document import EVENT_FIELDS, STARTED, same_id
 from ansible_collections.graceful.azure.plugins.module_utils._text import clean, iso, listed
 from ansible_collections.graceful.azure.plugins.plugin_utils._approvals import approvals
 from ansible_collections.graceful.azure.plugins.plugin_utils._controller_steps import tasks_of
@@ -32,6 +32,8 @@ LONGEST = 86400
 URGENT = 120
 # Nobody posts again for so long after a request that was not confirmed.
 UNCONFIRMED_FOR = 30
+# How old a report that a host is ready may be, and a second more for each host: they do not all report at once.
+FRESH = 15
 # How often a host is tried to be put back by one run.
 PUT_BACK_TRIES = 3
 # How often a run can take in hosts that had nothing to do before; the role's main.yml has one part more.
@@ -108,6 +110,8 @@ class _Pass:
         decision = self._decide()
         run["orders"] = {host: order for host in sorted(seen.hosts) if (order := self._order(host))}
         run["joining"] = self._joining()
+        # What was put back in this pass may be what something else has waited for.
+        self.again = self._was_waited_for()
         self._take_turns()
         run["worked"] = run["worked"] or any(order["order"] != "look" for order in run["orders"].values())
         self._end_or_go_on(decision)
@@ -150,7 +154,7 @@ class _Pass:
             if report["state"] == "put_back" and report["closed"]:
                 known["closed"] = sorted({*known["closed"], *report["closed"]["events"]})
                 known["failures"] = 0
-            if report["state"] == "failed" and seen.get("order") == "put_back":
+            if report["state"] == "failed" and report["tried"] and seen.get("order") == "put_back":
                 known["failures"] += 1
             if report["state"] == "ready":
                 known["failures"] = 0
@@ -238,7 +242,7 @@ class _Pass:
             if entry["gone"] and story["gone"]:
                 story["gone"] = min(story["gone"], iso(entry["gone"]))
             approval = entry["approval"]
-            if approval and approval["status"] == "approved" and not story["approved"]:
+            if approval and not story["approved"] and _was_approved(approval, entry["event"], story):
                 story.update(approved=iso(approval["at"]), approved_by=name)
 
     def _note_approvals(self) -> None:
@@ -302,7 +306,7 @@ class _Pass:
             for host in entry["hosts"]:
                 if host in reports:
                     reports[host][entry["event_id"]] = self._readiness(host, event_id)
-        decision = approvals(run["plan"], reports, now=iso(self.now))
+        decision = approvals(run["plan"], reports)
         run["approve"], run["confirm"] = [], []
         for cleared in decision["approve"]:
             self._clear(cleared)
@@ -312,7 +316,11 @@ class _Pass:
             story["held"] = self._lasting(story["entry"], held["reasons"])
         for entry in run["plan"]["events"]:
             story = run["events"][same_id(entry["event_id"])]
-            story["ready"] = [host for host in entry["hosts"] if (self._state_of(host) == "ready")]
+            story["ready"] = [host for host in entry["hosts"] if self._state_of(host) == "ready"]
+            for host in entry["hosts"]:
+                known = run["hosts"].get(host)
+                if known and known["report"] and known["report"]["order"] == "ready" and known["state"] == "failed":
+                    story["problems"][host] = known["message"]
         return decision
 
     def _more_holds(self, event_id: str, story: Json) -> list[str]:
@@ -348,11 +356,15 @@ class _Pass:
         known, seen = self.run["hosts"][host], self.seen.hosts[host]
         report = known["report"]
         if not known["reachable"]:
-            return {"ready": False, "reason": "it cannot be reached"}
+            before = f"; before that, {known['message']}" if known["state"] == "failed" else ""
+            return {"ready": False, "reason": f"it cannot be reached{before}"}
         if report is None:
             return {"ready": False, "reason": known["error"] or "it has not reported yet"}
         asked = event_id in map(same_id, seen.get("events") or [])
         if report["order"] == "ready" and report["state"] == "ready" and asked and event_id not in report["held"]:
+            age = self.now - seen["at"]
+            if age > FRESH + len(self.run["involved"]):
+                return {"ready": False, "reason": f"its report is {age:.0f} s old; it is verified again"}
             return {"ready": True, "reason": report["message"]}
         if event_id in report["held"]:
             return {
@@ -367,7 +379,7 @@ class _Pass:
     def _lasting(self, entry: Json, reasons: t.Sequence[str]) -> list[str]:
         """The reasons without those that only say that work is under way, or that it was not begun for the others."""
         busy = [host for host in entry["hosts"] if self._is_busy(host)]
-        idle = [host for host in entry["hosts"] if self._state_of(host) in NOT_BEGUN]
+        idle = [host for host in entry["hosts"] if self.run["hosts"].get(host, {}).get("state") in NOT_BEGUN]
         lasting = [reason for reason in reasons if reason != entry["put_off"] and not _is_of(busy, reason)]
         return [reason for reason in lasting if not _is_of(idle, reason)] or lasting
 
@@ -391,8 +403,7 @@ class _Pass:
         left = [host for host in cleared["approvers"] if host not in story["tried"]]
         if not left:
             story["tried"], left = [], cleared["approvers"]
-        fields = ("event_id", "event_type", "event_status", "resources")
-        event = {key: story["entry"][key] for key in fields}
+        event = _event_of(story["entry"])
         max_age = 30 + len(cleared["hosts"])
         self.run["approve"].append(
             {"event": event, "host": left[0], "max_age": max_age, "reason": story["entry"]["reason"]}
@@ -425,11 +436,11 @@ class _Pass:
 
     def _ready_order(self, host: str, wanted: t.Sequence[Json]) -> Json:
         lefts = [(UNKNOWN_NOTICE if entry["seconds_left"] is None else entry["seconds_left"]) for entry in wanted]
-        approving = any(action_of(entry["actions"][host]["action"]).approves for entry in wanted)
+        approving = any(action_of(entry["actions"][host]).approves for entry in wanted)
         left = min(lefts)
         # Nothing is kept back for an approval that is never sent.
         usable = left - min(MARGIN, left // 4) if approving else left
-        drain = any(action_of(entry["actions"][host]["action"]).drains for entry in wanted)
+        drain = any(action_of(entry["actions"][host]).drains for entry in wanted)
         own = self._own_events(host)
         events = [own.get(same_id(entry["event_id"])) or _event_of(entry) for entry in wanted]
         seconds = float(min(LONGEST, max(LEAST, usable)))
@@ -453,18 +464,16 @@ class _Pass:
         )
         if self.run["mistakes"].get(host) or approved or self._is_stopped(event_id) or self._expired(event_id):
             return False
-        action = action_of(entry["actions"][host]["action"])
+        action = action_of(entry["actions"][host])
         if action.drains:
             begun = any(event_id == key and may_act for key, _entry, may_act in self._claims(host))
-            return host in entry["drain"] or begun or (host in self._unreached(entry) and not entry["wait_until"])
+            return host in entry["drain"] or begun or (self._is_blind(host) and not entry["wait_until"])
         return action.approves and bool(entry["approvable"]) and not entry["wait_until"]
 
-    def _unreached(self, entry: Json) -> list[str]:
-        """Hosts that cannot be reached or asked now: they are tried again in each pass."""
-        hosts = self.run["hosts"]
-        return [
-            host for host in entry["hosts"] if host in hosts and (not hosts[host]["reachable"] or hosts[host]["error"])
-        ]
+    def _is_blind(self, host: str) -> bool:
+        """Whether it cannot be reached or asked now: it is tried again in each pass."""
+        known = self.run["hosts"].get(host)
+        return known is not None and bool(not known["reachable"] or known["error"])
 
     def _is_stopped(self, event_id: str) -> bool:
         """What somebody wrote wrong has to be mended first: nothing is begun as long as there is time for that."""
@@ -505,7 +514,7 @@ class _Pass:
         active = [host for host, order in orders.items() if self._is_active(host, order)]
         for host in self.run["involved"]:
             order = orders.setdefault(host, self._orders("look", []))
-            patient = not active or host in active
+            patient = host in active if active else not self.again
             order["wait"] = slice_length if patient and order["order"] != "release" else 0.0
             if order["order"] == "ready" and host not in active and active:
                 # It is ready already, and verifies that again while it waits for the others.
@@ -516,12 +525,13 @@ class _Pass:
         hosts = {host for host, order in self.run["orders"].items()}
         hosts.update(host for entry in self.run["plan"]["events"] if self._matters(entry) for host in entry["hosts"])
         hosts.update(self.run.get("involved") or [])
-        return sorted(host for host in hosts if host in self.seen.hosts)
+        if any(entry["unknown_names"] for entry in self.run["plan"]["events"]):
+            # A name that nobody has may be that of a host that could not be asked.
+            hosts.update(host for host in self.seen.hosts if self._is_blind(host) and host not in self.run["names"])
+        return sorted(host for host in hosts if host in self.seen.hosts and not self._has_left(host))
 
     def _matters(self, entry: Json) -> bool:
-        return any(
-            action_of(one["action"]).drains or action_of(one["action"]).approves for one in entry["actions"].values()
-        )
+        return any(action.drains or action.approves for action in map(action_of, entry["actions"].values()))
 
     def _is_fresh(self, host: str) -> bool:
         """Whether the host has not been asked to get ready by this run yet."""
@@ -566,7 +576,7 @@ class _Pass:
         run["deferred"] = [entry["event_id"] for entry in run["plan"]["events"] if entry["wait_until"] and not acting]
         run["controller_steps"] = {host: step for host in acting if (step := self._controller_step(host))}
         if run["check_mode"] or not (
-            acting or run["approve"] or run["confirm"] or run["joining"] or waiting
+            acting or run["approve"] or run["confirm"] or run["joining"] or waiting or self.again
         ):
             run.update(done=True, next="finish.yml", finished=iso(self.now), end_reason=self._why_over(waiting))
         elif run["confirm"]:
@@ -582,6 +592,14 @@ class _Pass:
             # What the controller does not come to in this pass is asked for again.
             run["controller_steps"] = {}
         self._tell()
+
+    def _was_waited_for(self) -> bool:
+        """Whether a host was put back just now while events stand that others have not been through yet."""
+        if not any(self._state_of(host) == "put_back" for host in self.seen.hosts):
+            return False
+        closed = {(host, event_id) for host, known in self.run["hosts"].items() for event_id in known["closed"]}
+        standing = [entry for entry in self.run["plan"]["events"] if self._matters(entry)]
+        return any((host, same_id(entry["event_id"])) not in closed for entry in standing for host in entry["hosts"])
 
     def _joining(self) -> list[str]:
         """Hosts that had nothing to do before and that an event names now."""
@@ -621,7 +639,7 @@ class _Pass:
         """What the controller has to do for the host before its next call: a step, or a look at its balancers."""
         known, order = self.run["hosts"][host], self.run["orders"][host]["order"]
         step = (known["report"] or {}).get("next")
-        if step and order == ("put_back" if step["mode"] in ("undo", "send") else "ready"):
+        if step and order == known["report"]["order"]:
             return {**step, "tasks": tasks_of(step)}
         if order == "ready" and known["settings"].get("looks") and self._is_fresh(host):
             return {"mode": "look", "kind": "haproxy", "tasks": "look.yml"}
@@ -646,11 +664,17 @@ def _is_of(hosts: t.Sequence[str], reason: str) -> bool:
     return any(reason.startswith((f"{clean(host)} is not ready", f"{clean(host)} has not reported")) for host in hosts)
 
 
+def _was_approved(approval: Json, event: Json, story: Json) -> bool:
+    """Confirmed, or Azure has started it before its time: then a request whose answer was lost has arrived."""
+    if approval["status"] in ("posting", "unconfirmed"):
+        return bool(story["started"] and event["not_before"] and story["started"] < event["not_before"])
+    return bool(approval["status"] == "approved")
+
+
 def _drained(record: Json | None) -> list[Json]:
     return [step for step in (record or {}).get("steps", []) if step["phase"] == "drain" and step["status"] != "undone"]
 
 
 def _event_of(entry: Json) -> Json:
-    fields = ("event_id", "event_type", "event_status", "resource_type", "resources", "not_before", "seconds_left",
-              "description", "event_source", "duration_seconds", "leader")  # fmt: skip
-    return {**{key: entry.get(key) for key in fields}, "affects_me": True}
+    """The event of an entry of the plan, as a host that it names sees it."""
+    return {**{name: entry.get(name) for name in EVENT_FIELDS}, "affects_me": True}

@@ -38,7 +38,7 @@ class World(t.NamedTuple):
 
     def judged(self) -> tuple[Json, Json]:
         made = plan(self.observations, self.groups, self.targeted, self.settings, now=NOW)
-        return made, approvals(made, self.reports, now=NOW)
+        return made, approvals(made, self.reports)
 
 
 # ---- what is drawn

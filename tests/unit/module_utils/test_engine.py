@@ -209,7 +209,9 @@ def test_a_drain_that_was_given_up_is_not_asked_for_again_at_once(world: World) 
     assert (report["final"], seconds) == (True, 10)
 
 
-def test_a_step_of_the_controller_that_was_taken_after_the_claim_was_lost_is_kept_for_the_next_run(world: World) -> None:
+def test_a_step_of_the_controller_that_was_taken_after_the_claim_was_lost_is_kept_for_the_next_run(
+    world: World,
+) -> None:
     event = world.azure.announce()
     world.steps = [step("lb", "remote")]
     asked = world.call("ready", event)["next"]

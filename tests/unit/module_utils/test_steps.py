@@ -444,7 +444,9 @@ def test_an_answer_to_another_step_does_not_count(world: World) -> None:
         assert (report["state"], report["next"]["name"]) == ("next", "lb")
 
 
-def test_a_step_of_the_controller_is_verified_again_when_it_is_old_and_taken_again_if_it_was_undone(world: World) -> None:
+def test_a_step_of_the_controller_is_verified_again_when_it_is_old_and_taken_again_if_it_was_undone(
+    world: World,
+) -> None:
     event = world.azure.announce()
     world.steps = [step("lb", "remote")]
     asked = world.call("ready", event)["next"]

@@ -186,7 +186,9 @@ def test_a_worker_is_stopped_whether_it_wants_or_not(
     assert "result" not in worker.state()
 
 
-def test_a_worker_that_is_stopped_unwinds_and_ends_what_it_has_started(worker: Worker, gate: Gate, tmp_path: Path) -> None:
+def test_a_worker_that_is_stopped_unwinds_and_ends_what_it_has_started(
+    worker: Worker, gate: Gate, tmp_path: Path
+) -> None:
     def work(_progress: t.Callable[[str], None]) -> Json:
         try:
             gate()

@@ -250,7 +250,9 @@ class World:
 class Player:
     """One run of the playbook."""
 
-    def __init__(self, world: World, run_id: str = "run-1", targeted: t.Sequence[str] | None = None, **options: t.Any) -> None:
+    def __init__(
+        self, world: World, run_id: str = "run-1", targeted: t.Sequence[str] | None = None, **options: t.Any
+    ) -> None:
         self.world = world
         self.targeted = list(world.hosts if targeted is None else targeted)
         self.options: Json = {"wait": 0, "wait_round": 10, "serial": ["100%"], "forks": 50, **options}
@@ -342,6 +344,7 @@ class Player:
             self.told[name] = {
                 **told,
                 "host": name,
+                "at": host.clock.now,
                 "pass": self.run["pass"] + 1,
                 "order": order["order"],
                 "events": [one["event_id"] for one in order.get("events") or []],
