@@ -265,7 +265,7 @@ def _outcome(run: Json, event_id: str, story: Json, hosts: t.Mapping[str, Json])
     back = all(hosts.get(host, {}).get("result") in ("restored", "gone") for host in entry["hosts"])
     if story["approved"]:
         return ("completed" if back and (story["gone"] or run.get("finished")) else "approved"), []
-    if action.approves and story["held"]:
+    if story["held"]:
         return "held", list(story["held"])
     if entry["wait_until"] and not claimed:
         return "deferred", [f"deferred until {entry['wait_until']}: {entry['wait_reason']}"]

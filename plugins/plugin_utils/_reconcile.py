@@ -632,7 +632,7 @@ class _Pass:
             pairs.append([event_id, "noticed"])
             if entry["wait_until"] and not story["gone"]:
                 pairs.append([event_id, "deferred"])
-            elif story["held"] and action_of(entry["action"]).approves:
+            elif story["held"]:
                 pairs.append([event_id, "held"])
             if story["approved"]:
                 pairs.append([event_id, "approved"])

@@ -194,6 +194,23 @@ def test_a_name_that_nobody_knows_holds_the_event(world: World, name: str, word:
     assert event.posts == []
 
 
+def test_an_event_of_strangers_only_is_held(world: World) -> None:
+    world.add("web1")
+    event = world.announce("E1", "vm-stranger")
+    report = Player(world).play()
+    assert (report["result"], outcome(report), event.posts) == ("held", "held", [])
+    assert "no inventory host has the Azure name" in holds(report)
+
+
+def test_an_event_that_one_host_does_not_let_be_approved_is_held(world: World) -> None:
+    world.add("web1")
+    world.add("web2", policy=[{"action": "drain"}])
+    event = world.announce("E1", "web1", "web2")
+    report = Player(world).play()
+    assert (report["result"], outcome(report), event.posts) == ("held", "held", [])
+    assert "the policy of web2 says drain" in holds(report)
+
+
 def test_a_host_outside_the_run_holds_the_event(world: World) -> None:
     world.add("web1", "web2")
     event = world.announce("E1", "web1", "web2")
