@@ -132,8 +132,8 @@ class ActionModule(ActionBase):
 
     def _given_arguments(self, given: Json, values: Json, before: Json) -> Json:
         args = {key: value for key, value in given.items() if key not in FOR_CONTROLLER}
-        args.update(steps=values["drain_steps"].items, checkpoint=values["checkpoint"].items)
-        args["health"] = values["health"].items
+        args.update(steps=values["drain_steps"].shown, checkpoint=values["checkpoint"].shown)
+        args["health"] = values["health"].shown
         args["secrets"] = {name: value for part in values.values() for name, value in part.secrets.items()}
         if not _float(given, "silent_for", 120.0):
             args["silent_for"] = _float(given, "seconds", 300.0) + 300.0
@@ -247,9 +247,9 @@ class ActionModule(ActionBase):
         wanted = order["order"] == "put_back" or order.get("drain", True)
         secrets = {key: value for part in (drains, saves, health) if part for key, value in part.secrets.items()}
         return {
-            "steps": drains.items if drains and wanted else [],
-            "checkpoint": saves.items if wanted else [],
-            "health": health.items,
+            "steps": drains.shown if drains and wanted else [],
+            "checkpoint": saves.shown if wanted else [],
+            "health": health.shown,
             "secrets": secrets,
             "checkpoint_dir": values["checkpoint_dir"],
             "undo_on_failure": values["undo_on_failure"],

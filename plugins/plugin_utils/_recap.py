@@ -12,7 +12,7 @@ import typing as t
 from datetime import datetime, timezone
 
 from ansible_collections.graceful.azure.plugins.module_utils._document import EVENT_FIELDS, STARTED, parse_time
-from ansible_collections.graceful.azure.plugins.module_utils._text import clean, duration, iso, listed, quoted
+from ansible_collections.graceful.azure.plugins.module_utils._text import clean, duration, iso, listed
 from ansible_collections.graceful.azure.plugins.plugin_utils._drill import DRILL, margin
 from ansible_collections.graceful.azure.plugins.plugin_utils._policy import action_of
 from ansible_collections.graceful.azure.plugins.plugin_utils._reconcile import NEVER_COME_BACK
@@ -156,7 +156,7 @@ def report(run: Json, now: float) -> Json:
             "finished": run.get("finished"),
         },
         "result": result,
-        "messages": [*([DRILL] if run["drill"] else []), *(_recap(run, hosts, events) or ["Nothing is announced."])],
+        "messages": [*([DRILL] if run["drill"] else []), *_recap(run, hosts, events)],
         "events": events,
         "hosts": hosts,
     }
@@ -354,7 +354,8 @@ def _mistakes(run: Json) -> list[str]:
 
 
 def _recap(run: Json, hosts: t.Mapping[str, Json], events: t.Sequence[Json]) -> list[str]:
-    lines = []
+    quiet = not (events or hosts or _blind(run) or _unreadable(run))
+    lines = ["Nothing is announced."] if quiet else []
     for event in events:
         lines += [event["message"], *(f"  because {reason}" for reason in event["holds"])]
     for host, story in hosts.items():
@@ -368,9 +369,7 @@ def _recap(run: Json, hosts: t.Mapping[str, Json], events: t.Sequence[Json]) -> 
     lines += [f"{clean(host, 80)}: {reason}" for host, reason in sorted(_unreadable(run).items())]
     lines += [line for line in _mistakes(run) if not any(line in said for said in lines)]
     lines += _left_by_others(run)
-    if run.get("plan", {}).get("missing_groups"):
-        missing = ", ".join(map(quoted, run["plan"]["missing_groups"]))
-        lines.append(f"Groups that are named in settings and that the inventory does not have: {missing}.")
+    lines += run.get("plan", {}).get("missing_groups", [])
     mistake = run.get("options", {}).get("webhook_mistake")
     if mistake:
         lines.append(f"Nobody is told: {mistake}")

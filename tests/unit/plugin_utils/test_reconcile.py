@@ -460,6 +460,17 @@ def test_steps_that_nobody_wrote_down_hold_the_event(world: World) -> None:
     assert event.posts == []
 
 
+def test_a_group_that_does_not_exist_is_said_also_where_nothing_is_announced(world: World) -> None:
+    world.add("web1", policy=[{"group": "wbe", "action": "notify"}], min_available={"wbe": 1})
+    report = Player(world).play()
+    assert report["result"] == "nothing"
+    assert report["messages"] == [
+        "Nothing is announced.",
+        "graceful_min_available names the group 'wbe', which the inventory does not have: it protects nothing.",
+        "graceful_policy names the group 'wbe', which the inventory does not have: no host matches it.",
+    ]
+
+
 # Capacity, window, batches
 
 
