@@ -396,6 +396,4 @@ def _summary(drafts: t.Sequence[_Draft], fleet: Fleet, missing_groups: t.Sequenc
         lines.extend(
             f"{clean(name)} could not be asked: {quoted(fleet.hosts[name].error or '', 200)}" for name in failed
         )
-    if missing_groups:
-        lines.append(f"min_available names groups that the inventory does not have: {quoted_list(missing_groups)}.")
-    return lines
+    return [*lines, *missing_groups]

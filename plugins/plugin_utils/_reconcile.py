@@ -71,6 +71,7 @@ def begin(run_id: str, run_name: str, options: Json, now: float) -> Json:
         "started": iso(now),
         "check_mode": bool(options.get("check_mode")),
         "drill": bool(options.get("drill")),
+        "announced": (options.get("drill") or {}).get("announced"),
         "wait_until": now + options.get("wait", 0),
         "pass": 0,
         "events": {},
@@ -278,7 +279,9 @@ class _Pass:
             claim = entry["claim"]
             ours = claim["run_id"] == self.run["run_id"]
             stale = known["time"] > claim["silent_until"]
-            yield event_id, entry, ours or stale or bool(self.seen.options.get("force_claim"))
+            # A drill cannot know whether an event that it did not announce is over.
+            foreign = self.run["drill"] and event_id not in self.run["events"]
+            yield event_id, entry, ours or (not foreign and (stale or bool(self.seen.options.get("force_claim"))))
 
     def _held_by_other_runs(self) -> dict[str, str]:
         """Events that another run has. Of two runs at once, the one that has the first claimed host keeps the event."""
@@ -629,7 +632,7 @@ class _Pass:
             pairs.append([event_id, "noticed"])
             if entry["wait_until"] and not story["gone"]:
                 pairs.append([event_id, "deferred"])
-            elif story["held"] and action_of(entry["action"]).approves:
+            elif story["held"]:
                 pairs.append([event_id, "held"])
             if story["approved"]:
                 pairs.append([event_id, "approved"])
