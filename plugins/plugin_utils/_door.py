@@ -33,6 +33,7 @@ STATES = (
 )
 MODES = ("look", "do", "undo", "verify", "fetch", "send")
 MOST_EVENTS = 2000
+MOST_WARNINGS = 20
 EVENT_TEXTS = ("event_type", "event_status", "resource_type", "not_before", "description", "event_source", "leader")
 
 
@@ -51,7 +52,7 @@ def _first_text(result: t.Mapping[str, t.Any], *keys: str) -> str:
 
 
 def _observation(given: t.Mapping[str, t.Any]) -> Json:
-    events = given.get("events")
+    events, warnings = given.get("events"), given.get("warnings")
     return {
         "time": _number(given.get("time")),
         "boot_id": _text(given.get("boot_id"), 64),
@@ -66,6 +67,9 @@ def _observation(given: t.Mapping[str, t.Any]) -> Json:
         "endpoint": _text(given.get("endpoint"), 200),
         "record": _record(given.get("record")),
         "record_error": _text(given.get("record_error"), 400) or None,
+        "warnings": [_text(warning, 600) for warning in warnings[:MOST_WARNINGS]]
+        if isinstance(warnings, (list, tuple))
+        else [],
     }
 
 
