@@ -390,6 +390,7 @@ def _entry(draft: _Draft, now: datetime) -> dict[str, t.Any]:
         "wait_reason": draft.wait_reason,
         "put_off": draft.put_off,
         "mistaken": draft.mistaken,
+        "mistakes": [f"{clean(host.name)}: {mistake}" for host in draft.found.hosts for mistake in host.mistakes],
         "no_time_to_lose": draft.latest <= now,
         "reason": draft.reason,
     }

@@ -217,7 +217,7 @@ def _outcome(run: Json, event_id: str, story: Json, hosts: t.Mapping[str, Json])
     back = all(hosts.get(host, {}).get("result") in ("restored", "gone") for host in entry["hosts"])
     if story["approved"]:
         return ("completed" if back and (story["gone"] or run.get("finished")) else "approved"), []
-    if action.approves and story["held"]:
+    if story["held"] and not (action.drains and not action.approves):
         return "held", list(story["held"])
     if entry["wait_until"] and not claimed:
         return "deferred", [f"deferred until {entry['wait_until']}: {entry['wait_reason']}"]
@@ -274,7 +274,8 @@ def _result(run: Json, hosts: t.Mapping[str, Json], events: t.Sequence[Json]) ->
     results = {story["result"] for story in hosts.values()}
     outcomes = {event["outcome"] for event in events}
     if run["check_mode"]:
-        return "failed" if _mistakes(run) else "planned" if events else "nothing"
+        wrong = _mistakes(run) or run.get("options", {}).get("webhook_mistake")
+        return "failed" if wrong else "planned" if events else "nothing"
     if results & set(BAD_ENDS) or "failed" in outcomes or _unreadable(run):
         return "failed"
     if "held" in outcomes:

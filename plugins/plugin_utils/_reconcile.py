@@ -316,6 +316,10 @@ class _Pass:
             story["held"] = self._lasting(story["entry"], held["reasons"])
         for entry in run["plan"]["events"]:
             story = run["events"][same_id(entry["event_id"])]
+            action = action_of(entry["action"])
+            if action.tells and not (action.approves or action.drains):
+                # What is written wrong may be what would have said something else about it.
+                story["held"] = entry["mistakes"] if entry["event_status"] != STARTED else []
             story["ready"] = [host for host in entry["hosts"] if self._state_of(host) == "ready"]
             for host in entry["hosts"]:
                 known = run["hosts"].get(host)
@@ -632,7 +636,7 @@ class _Pass:
             pairs.append([event_id, "noticed"])
             if entry["wait_until"] and not story["gone"]:
                 pairs.append([event_id, "deferred"])
-            elif story["held"] and action_of(entry["action"]).approves:
+            elif story["held"] and not story["approved"]:
                 pairs.append([event_id, "held"])
             if story["approved"]:
                 pairs.append([event_id, "approved"])

@@ -434,6 +434,46 @@ def test_a_mistake_does_not_keep_the_others_from_draining_when_there_is_no_time_
     assert outcome(report) == "held"
 
 
+def test_a_mistake_in_one_group_holds_its_events_and_lets_everything_else_go_on(world: World) -> None:
+    world.add("web1", groups=["web"])
+    (db1,) = world.add("db1", groups=["db"])
+    db1.mistakes = ["graceful_window: The window has no end"]
+    world.announce("E1", "web1")
+    reboot = world.announce("E2", "db1")
+    # What nobody drains for by default, the policy that cannot be read may have been about.
+    world.announce("E3", "db1", type="SomethingNew")
+    player = Player(world, webhooks=True)
+    told: list[str] = []
+    report = player.play(each=lambda: told.extend(player.run.get("tell") or []))
+    told += player.run["tell"]
+    assert [outcome(report, event_id) for event_id in ("E1", "E2", "E3")] == ["completed", "held", "held"]
+    assert report["result"] == "held"
+    assert "db1: graceful_window: The window has no end" in holds(report, "E3")
+    assert reboot.posts == []
+    assert db1.machine.happened == []
+    assert told.count("held") == 1
+
+
+@pytest.mark.parametrize("announced", [True, False])
+def test_check_mode_fails_if_something_is_written_wrong(world: World, announced: bool) -> None:
+    world.add("web1", "web2")
+    world.hosts["web2"].mistakes = ["graceful_polcy is set, but there is no such variable. Is graceful_policy meant?"]
+    if announced:
+        world.announce("E1", "web1")
+    report = Player(world, check_mode=True).play()
+    assert report["result"] == "failed"
+    assert "web2: graceful_polcy is set, but there is no such variable. Is graceful_policy meant?" in report["messages"]
+
+
+def test_check_mode_fails_if_the_webhooks_are_written_wrong(world: World) -> None:
+    world.add("web1")
+    player = Player(world, check_mode=True)
+    player.run["options"] = {"webhook_mistake": "graceful_webhooks[0] needs a url"}
+    report = player.play()
+    assert report["result"] == "failed"
+    assert "Nobody is told: graceful_webhooks[0] needs a url" in report["messages"]
+
+
 def test_steps_that_nobody_wrote_down_hold_the_event(world: World) -> None:
     (web1,) = world.add("web1", drain_not_set=True)
     web1.steps = []
