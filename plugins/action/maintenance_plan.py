@@ -73,7 +73,7 @@ class ActionModule(ActionBase):
         now = time.time()
         name = options["run_name"] or f"{socket.gethostname()} {iso(now)}"
         run = begin(str(uuid.uuid4()), name, options, now)
-        run.update(options=options, force=options["force_claim"], names=self._learnt_names(options))
+        run.update(options=options, force=options["force_claim"], learnt=self._learnt_names(options))
         return run, [f"Run {name}"]
 
     def _demand_linear(self) -> None:
@@ -110,13 +110,13 @@ class ActionModule(ActionBase):
         return values
 
     def _learnt_names(self, options: Json) -> dict[str, str]:
-        """Azure names that earlier runs learnt: a host that cannot be reached now is still known by its name."""
+        """Azure names that earlier runs learnt: a host that is not reached or not in this run is still known by its name."""
         try:
             with open(os.path.join(self._report_dir(options), NAMES_FILE), encoding="utf-8") as file:
                 names = json.load(file)
         except (OSError, ValueError):
             return {}
-        hosts = set(self._vars.get("ansible_play_hosts_all") or [])
+        hosts = set(self._vars["groups"].get("all", []))
         named = names.items() if isinstance(names, dict) else ()
         return {host: clean(name, 200) for host, name in named if host in hosts and isinstance(name, str)}
 

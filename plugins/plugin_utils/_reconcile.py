@@ -12,7 +12,7 @@ import copy
 import math
 import typing as t
 
-from ansible_collections.graceful.azure.plugins.module_utils._document import STARTED, same_id
+from ansible_collections.graceful.azure.plugins.module_utils._document import STARTED, same_id, same_name
 from ansible_collections.graceful.azure.plugins.module_utils._text import clean, iso, listed
 from ansible_collections.graceful.azure.plugins.plugin_utils._approvals import approvals
 from ansible_collections.graceful.azure.plugins.plugin_utils._controller_steps import tasks_of
@@ -75,7 +75,9 @@ def begin(run_id: str, run_name: str, options: Json, now: float) -> Json:
         "pass": 0,
         "events": {},
         "hosts": {},
+        # Azure names that hosts told in this run, and those that they told to earlier ones.
         "names": {},
+        "learnt": {},
         "orders": {},
         "approve": [],
         "confirm": [],
@@ -172,7 +174,8 @@ class _Pass:
 
     def _plan(self) -> Json:
         observations: dict[str, t.Any] = {}
-        for host, name in self.seen.names.items():
+        names = self._azure_names()
+        for host, name in names.items():
             observations[host] = {"reachable": False, "vm_name": name, "events": None, "error": None}
         settings = {}
         for host, seen in self.seen.hosts.items():
@@ -181,7 +184,7 @@ class _Pass:
             own = seen.get("settings") or {}
             observations[host] = {
                 "reachable": known["reachable"],
-                "vm_name": self.run["names"].get(host) or self.seen.names.get(host),
+                "vm_name": names.get(host),
                 # What a host saw in an earlier pass, before it left the run, is out of date.
                 "events": observation.get("events") if self._is_current(host) else None,
                 "error": known["error"] if known["reachable"] else None,
@@ -191,6 +194,13 @@ class _Pass:
             }
             settings[host] = {key: own[key] for key in SETTINGS if own.get(key) is not None}
         return plan(observations, self.seen.groups, list(self.seen.hosts), settings, now=iso(self.now))
+
+    def _azure_names(self) -> dict[str, str]:
+        """As told by the hosts in this run, by the inventory, and in earlier runs unless somebody else has the name now."""
+        told = {**self.seen.names, **self.run["names"]}
+        taken = {same_name(name) for name in told.values()}
+        learnt = {host: name for host, name in self.run["learnt"].items() if same_name(name) not in taken}
+        return {**learnt, **told}
 
     def _remember_events(self) -> None:
         run = self.run

@@ -204,6 +204,39 @@ def test_a_host_outside_the_run_holds_the_event(world: World) -> None:
     assert event.posts == []
 
 
+@pytest.mark.parametrize(("targeted", "word"), [(["web1"], "web2 is outside this run"), (None, "web2 cannot be reached")])
+def test_a_host_whose_azure_name_an_earlier_run_learnt_is_called_by_its_name(
+    world: World, targeted: list[str] | None, word: str
+) -> None:
+    world.add("web1", "web2")
+    world.hosts["web2"].away = lambda _now: True
+    event = world.announce("E1", "web1", "web2")
+    player = Player(world, targeted=targeted)
+    player.run["learnt"] = {"web2": "VM-web2"}
+    report = player.play()
+    assert word in holds(report)
+    assert "no inventory host" not in holds(report)
+    assert event.posts == []
+
+
+def test_a_name_that_another_host_has_now_is_not_that_of_the_host_that_once_told_it(world: World) -> None:
+    world.add("web1", "old")
+    world.hosts["old"].away = lambda _now: True
+    event = world.announce("E1", "web1")
+    player = Player(world)
+    player.run["learnt"] = {"old": "vm-web1"}
+    assert outcome(player.play()) == "completed"
+    assert len(event.posts) == 1
+
+
+def test_who_could_not_be_asked_for_its_name_is_said_beside_a_name_that_nobody_has(world: World) -> None:
+    world.add("web1", "web2")
+    world.hosts["web2"].away = lambda _now: True
+    world.announce("E1", "web1", "web2")
+    said = holds(Player(world).play())
+    assert "no inventory host has the Azure name 'vm-web2'; web2 could not be asked what Azure calls it" in said
+
+
 def test_a_host_that_does_not_see_the_event_holds_it(world: World) -> None:
     world.add("web1", "web2")
     world.hosts["web2"].sees = lambda _event: False
