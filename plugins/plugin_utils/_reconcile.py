@@ -12,7 +12,7 @@ import copy
 import math
 import typing as t
 
-from ansible_collections.graceful.azure.plugins.module_utils._document import STARTED, same_id, same_name
+from ansible_collections.graceful.azure.plugins.module_utils._document import STARTED, parse_time, same_id, same_name
 from ansible_collections.graceful.azure.plugins.module_utils._text import clean, iso, listed
 from ansible_collections.graceful.azure.plugins.plugin_utils._approvals import approvals
 from ansible_collections.graceful.azure.plugins.plugin_utils._controller_steps import tasks_of
@@ -523,8 +523,7 @@ class _Pass:
         for host in fresh:
             if host not in allowed:
                 del orders[host]
-        waiting = self.run["wait_until"] > self.now and not self.run["worked"] and not orders
-        self.run["involved"] = sorted(self.seen.hosts) if waiting or self.seen.options.get("wait") else self._involved()
+        self.run["involved"] = sorted(self.seen.hosts) if self.seen.options.get("wait") else self._involved()
         slice_length = self._slice(len(self.run["involved"]))
         active = [host for host, order in orders.items() if self._is_active(host, order)]
         for host in self.run["involved"]:
@@ -589,7 +588,7 @@ class _Pass:
     def _end_or_go_on(self, decision: Json) -> None:
         run = self.run
         acting = [host for host, order in run["orders"].items() if order["order"] != "look"]
-        waiting = self.now < run["wait_until"] and not run["worked"]
+        waiting = self.now < run["wait_until"] and (not run["worked"] or self._time_will_come())
         run["deferred"] = [entry["event_id"] for entry in run["plan"]["events"] if entry["wait_until"] and not acting]
         run["controller_steps"] = {host: step for host in acting if (step := self._controller_step(host))}
         if run["check_mode"] or not (
@@ -609,6 +608,11 @@ class _Pass:
             # What the controller does not come to in this pass is asked for again.
             run["controller_steps"] = {}
         self._tell()
+
+    def _time_will_come(self) -> bool:
+        """Whether something that was put off begins while this run waits."""
+        times = [parse_time(entry["wait_until"]) for entry in self.run["plan"]["events"] if entry["wait_until"]]
+        return any(time is not None and time.timestamp() <= self.run["wait_until"] for time in times)
 
     def _was_waited_for(self) -> bool:
         """Whether a host was put back just now while events stand that others have not been through yet."""

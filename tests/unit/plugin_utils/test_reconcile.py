@@ -77,6 +77,40 @@ def test_a_run_that_waits_takes_up_what_is_announced_later(world: World) -> None
     assert orders_of(player, "web2") == ["look", "ready", "put_back"]
 
 
+def test_an_event_that_needs_nothing_does_not_end_the_wait_for_the_rest_of_the_fleet(world: World) -> None:
+    world.add("web1", "web2", "web3")
+    world.hosts["web3"].settings["window"] = {"start": "22:00", "end": "23:00"}
+    world.announce("E1", "web1", type="SomethingNew", notice=3600)
+    world.announce("E2", "web3", notice=8 * 3600)
+    world.announce("E3", "web2", after=65)
+    player = Player(world, wait=300)
+    report = player.play()
+    assert [outcome(report, event_id) for event_id in ("E1", "E2", "E3")] == ["notified", "deferred", "completed"]
+    assert report["result"] == "done"
+
+
+def test_a_run_that_waits_wakes_when_the_time_of_a_deferred_event_comes_also_after_other_work(world: World) -> None:
+    world.add("web1", "web2")
+    world.hosts["web1"].settings["window"] = {"start": "18:10", "end": "20:00"}
+    opens = world.now + 600
+    deferred = world.announce("E1", "web1", notice=3 * 3600)
+    world.announce("E2", "web2")
+    report = Player(world, wait=900).play()
+    assert (outcome(report), outcome(report, "E2")) == ("completed", "completed")
+    assert opens <= deferred.posts[0][0] < opens + 60
+
+
+def test_a_run_that_has_worked_does_not_wait_for_a_time_that_comes_after_its_own(world: World) -> None:
+    world.add("web1", "web2")
+    world.hosts["web1"].settings["window"] = {"start": "19:00", "end": "20:00"}
+    world.announce("E1", "web1", notice=3 * 3600)
+    world.announce("E2", "web2")
+    begin = world.now
+    report = Player(world, wait=900).play()
+    assert (outcome(report), outcome(report, "E2")) == ("deferred", "completed")
+    assert world.now - begin < 600
+
+
 def test_a_run_that_waits_in_vain_ends_with_its_time(world: World) -> None:
     world.add("web1")
     begin = world.now
