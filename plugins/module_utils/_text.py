@@ -36,8 +36,10 @@ def clean(value: t.Any, limit: int = LONGEST) -> str:
 
 def clean_all(value: t.Any, limit: int = LONGEST, depth: int = 12) -> t.Any:
     """JSON data with every text in it cleaned, keys included. What is not JSON, or nested too deeply, becomes text."""
-    if value is None or isinstance(value, (bool, int, float)):
+    if value is None or isinstance(value, bool):
         return value
+    if isinstance(value, (int, float)):
+        return value if abs(value) < 1e15 else clean(value, limit)
     if isinstance(value, str) or depth <= 0:
         return clean(value, limit)
     if isinstance(value, t.Mapping):

@@ -11,8 +11,9 @@ from __future__ import annotations
 import typing as t
 from datetime import datetime, timezone
 
-from ansible_collections.graceful.azure.plugins.module_utils._document import STARTED, parse_time
+from ansible_collections.graceful.azure.plugins.module_utils._document import EVENT_FIELDS, STARTED, parse_time
 from ansible_collections.graceful.azure.plugins.module_utils._text import clean, duration, iso, listed
+from ansible_collections.graceful.azure.plugins.plugin_utils._drill import DRILL, margin
 from ansible_collections.graceful.azure.plugins.plugin_utils._policy import action_of
 from ansible_collections.graceful.azure.plugins.plugin_utils._reconcile import NEVER_COME_BACK
 
@@ -23,7 +24,7 @@ BAD_ENDS = ("failed", "left drained", "unreachable")
 WORK = {
     "ready": "ready",
     "working": "at work",
-    "next": "drains",
+    "next": "at work",
     "failed": "FAILED",
     "waiting": "ready and waiting",
     "put_back": "back in service",
@@ -33,12 +34,29 @@ WORK = {
 }
 
 
+NEXT = {
+    "approve.yml": "approve the event, wait until it is over, and put the hosts back",
+    "confirm.yml": "ask a person, and verify again that all hosts are ready",
+    "finish.yml": "report",
+    "steps/nothing.yml": "go on with all hosts",
+}
+DOING = {
+    "ready": "drain the hosts, save what may be lost, and verify it",
+    "put_back": "wait until the event is over, and put the hosts back",
+    "release": "leave the event to another run",
+}
+
+
 def messages(before: Json, run: Json, now: float) -> list[str]:
     """What changed in this pass, each line with its time."""
     at = datetime.fromtimestamp(now, timezone.utc).strftime("%H:%M:%S")
     lines = []
     for event_id in run["events"]:
         said, said_before = _event_state(run, event_id), _event_state(before, event_id)
+        story, known = run["events"][event_id], before["events"].get(event_id) or {}
+        if story["approved"] and not known.get("approved") and said != _approved(story):
+            # One pass may see more than one change.
+            lines.append(_approved(story))
         if said != said_before:
             lines.append(said)
     for host, known in run["hosts"].items():
@@ -53,18 +71,26 @@ def _event_state(run: Json, event_id: str) -> str:
     if story is None:
         return ""
     entry = story["entry"]
-    title = f"{clean(entry['event_type'], 40)} of {listed(entry['hosts'] or entry['resources'])}"
+    title = _title(entry)
     if story["gone"]:
         return f"{title}: it is over."
     if entry["event_status"] == STARTED:
         return f"{title}: Azure has started it."
     if story["approved"]:
-        return f"{title}: approved by {clean(story['approved_by'], 80)}."
+        return _approved(story)
     if entry["wait_until"]:
         return f"{title}: deferred until {entry['wait_until']}, because {entry['wait_reason']}."
     if story["held"]:
         return f"{title}: HELD, not approved, because {'; '.join(story['held'])}."
     return f"{title}: {action_of(entry['action']).message}."
+
+
+def _title(entry: Json) -> str:
+    return f"{clean(entry['event_type'], 40)} of {listed(entry['hosts'] or entry['resources'])}"
+
+
+def _approved(story: Json) -> str:
+    return f"{_title(story['entry'])}: approved by {clean(story['approved_by'], 80)} at {story['approved']}."
 
 
 def _host_state(known: Json | None) -> str:
@@ -76,6 +102,8 @@ def _host_state(known: Json | None) -> str:
     if report is None:
         return f"cannot be asked: {known['error']}" if known["error"] and known["reachable"] else ""
     word = WORK.get(report["state"], "")
+    if report["state"] == "next":
+        word = "is put back" if report["order"] == "put_back" else "drains"
     if not word:
         return ""
     again = (
@@ -85,6 +113,14 @@ def _host_state(known: Json | None) -> str:
     )
     tries = f" (attempt {report['attempts']})" if report["attempts"] > 1 else ""
     return f"{word}{tries}: {report['message']}.{again}".replace("..", ".") if report["message"] else word
+
+
+def doing(run: Json) -> str:
+    """What the next pass does, for the name of its task."""
+    if run["next"] in NEXT:
+        return NEXT[run["next"]]
+    orders = {order["order"] for order in run["orders"].values()}
+    return next((words for order, words in DOING.items() if order in orders), "look at the hosts again")
 
 
 def standing(run: Json) -> list[str]:
@@ -112,7 +148,7 @@ def report(run: Json, now: float) -> Json:
     hosts = {host: _host_story(run, host) for host in sorted(run["hosts"]) if _had_work(run, host)}
     events = [_event_story(run, event_id, hosts) for event_id in run["events"]]
     result = _result(run, hosts, events)
-    return {
+    told = {
         "version": 2,
         "drill": run["drill"],
         "run": {
@@ -120,10 +156,24 @@ def report(run: Json, now: float) -> Json:
             "finished": run.get("finished"),
         },
         "result": result,
-        "messages": _recap(run, hosts, events),
+        "messages": [*([DRILL] if run["drill"] else []), *_recap(run, hosts, events)],
         "events": events,
         "hosts": hosts,
     }
+    if run["drill"]:
+        told["announced"] = run["announced"]
+        told["margin"] = margin(told)
+    return told
+
+
+def failure_of(told: Json) -> str:
+    """Why a run that is over ends with an error; empty if it does not."""
+    result = told["result"]
+    if told["drill"] and result != "done":
+        return f"The drill did not go through, it ended with {result}; the recap above and the report say why."
+    if result in ("held", "failed"):
+        return f"The maintenance is {result}; the recap above and the report say why."
+    return ""
 
 
 def _had_work(run: Json, host: str) -> bool:
@@ -133,7 +183,7 @@ def _had_work(run: Json, host: str) -> bool:
 
 def _touched(run: Json, host: str) -> bool:
     stories = [run["events"][event_id] for event_id in run["hosts"][host]["events"] if event_id in run["events"]]
-    actions = [action_of(story["entry"]["actions"].get(host, {}).get("action")) for story in stories]
+    actions = [action_of(story["entry"]["actions"].get(host)) for story in stories]
     return any(action.drains or action.approves for action in actions)
 
 
@@ -198,9 +248,7 @@ def _event_story(run: Json, event_id: str, hosts: t.Mapping[str, Json]) -> Json:
     story = run["events"][event_id]
     entry = story["entry"]
     outcome, holds = _outcome(run, event_id, story, hosts)
-    fields = ("event_id", "event_type", "event_status", "resource_type", "resources", "not_before", "seconds_left",
-              "description", "event_source", "duration_seconds", "leader", "action", "reason", "hosts")  # fmt: skip
-    whole = {key: entry.get(key) for key in fields}
+    whole = {key: entry.get(key) for key in (*EVENT_FIELDS, "action", "reason", "hosts") if key != "affects_me"}
     times = {key: story[key] for key in ("noticed", "approved", "approved_by", "started", "gone")}
     return {**whole, **times, "outcome": outcome, "holds": holds, "message": _event_message(story, outcome)}
 
@@ -217,7 +265,7 @@ def _outcome(run: Json, event_id: str, story: Json, hosts: t.Mapping[str, Json])
     back = all(hosts.get(host, {}).get("result") in ("restored", "gone") for host in entry["hosts"])
     if story["approved"]:
         return ("completed" if back and (story["gone"] or run.get("finished")) else "approved"), []
-    if story["held"] and not (action.drains and not action.approves):
+    if story["held"]:
         return "held", list(story["held"])
     if entry["wait_until"] and not claimed:
         return "deferred", [f"deferred until {entry['wait_until']}: {entry['wait_reason']}"]
@@ -236,7 +284,7 @@ def _drained_only(run: Json, story: Json) -> tuple[str, list[str]]:
     """Where nothing is to be approved, nothing is held; that a host was not ready is a failure all the same."""
     if not run.get("finished"):
         return "notified", []
-    draining = [host for host, one in story["entry"]["actions"].items() if action_of(one["action"]).drains]
+    draining = [host for host, action in story["entry"]["actions"].items() if action_of(action).drains]
     unready = [host for host in draining if host not in _ever_ready(run, story, draining)]
     reasons = []
     for host in unready:
@@ -259,7 +307,7 @@ def _ever_ready(run: Json, story: Json, hosts: t.Sequence[str]) -> list[str]:
 def _event_message(story: Json, outcome: str) -> str:
     """What became of it, after the fact: `completed: Reboot of web1 and web2, approved by web1, took 4 min 2 s`."""
     entry = story["entry"]
-    parts = [f"{outcome}: {clean(entry['event_type'], 40)} of {listed(entry['hosts'] or entry['resources'])}"]
+    parts = [f"{outcome}: {_title(entry)}"]
     if outcome in ("planned", "notified", "ignored"):
         return f"{outcome}: {entry['reason']}"
     if story["approved_by"]:

@@ -62,7 +62,7 @@ def _path(value: t.Any, name: str) -> str:
 def _seconds(value: t.Any, name: str) -> float:
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = -1.0
     if isinstance(value, bool) or not 0 <= number <= LONGEST:
         raise check.refuse(name, f"a number of seconds, up to {LONGEST}", value)
@@ -330,6 +330,9 @@ SETTINGS: t.Final[t.Mapping[str, Setting]] = {
     ),
     "drill_targets": Setting(
         "list", None, "For whom: host names, as a list or with commas; all by default.", _anything, "drill"
+    ),
+    "drill_notice": Setting(
+        "float", None, "Seconds of notice; by default the least that Azure gives for the event.", _seconds, "drill"
     ),
     "drill_duration": Setting("float", 5, "Seconds that the event lasts.", _seconds, "drill"),
     "drill_port": Setting("int", 8801, "The emulator's first port; each host has one.", _number, "drill"),

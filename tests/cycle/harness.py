@@ -169,9 +169,10 @@ class Fleet:
         return launch.start(output), output
 
     def launch(self, playbook: str, reports: Path, arguments: t.Sequence[str]) -> Launch:
-        inventory = self.directory / "inventory.yml"
         web = {"hosts": self.variables, "vars": {**self._defaults(), **self.common}}
-        inventory.write_text(json.dumps({"web": web}))
+        (draft := self.directory / "inventory.draft").write_text(json.dumps({"web": web}))
+        # Another run may be reading it.
+        inventory = draft.replace(self.directory / "inventory.yml")
         home = self.directory / f"ansible-{time.monotonic_ns()}"
         home.mkdir()
         variables = {"graceful_report_dir": str(reports), "graceful_report_always": True}
