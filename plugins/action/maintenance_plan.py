@@ -24,7 +24,14 @@ from ansible_collections.graceful.azure.plugins.plugin_utils._play import (
     require_linear,
     variables_of,
 )
-from ansible_collections.graceful.azure.plugins.plugin_utils._recap import doing, failure_of, messages, report, standing
+from ansible_collections.graceful.azure.plugins.plugin_utils._recap import (
+    doing,
+    failure_of,
+    last_occasions,
+    messages,
+    report,
+    standing,
+)
 from ansible_collections.graceful.azure.plugins.plugin_utils._reconcile import NOTHING, Seen, advance, begin
 from ansible_collections.graceful.azure.plugins.plugin_utils._settings import read_settings
 from ansible_collections.graceful.azure.plugins.plugin_utils._slices import say
@@ -57,8 +64,7 @@ class ActionModule(ActionBase):
         if run["done"] or run.get("tell"):
             facts["graceful_result"] = report(run, time.time())
         if run["done"] and run["options"]["webhooks"] and not run["check_mode"]:
-            last = {"done": "restored", "failed": "failed"}.get(facts["graceful_result"]["result"])
-            run["tell"] = [*run["tell"], *([last] if last else []), "finished"]
+            run["tell"] += last_occasions(facts["graceful_result"])
         result["ansible_facts"] = {**facts, "graceful_pass": _for_tasks(run, facts.get("graceful_result"))}
         return result
 

@@ -176,6 +176,15 @@ def failure_of(told: Json) -> str:
     return ""
 
 
+def last_occasions(told: Json) -> list[str]:
+    """What webhooks are told when a run is over. One that found nothing to do, or that it is not time yet, tells nothing."""
+    if told["result"] not in ("done", "held", "failed"):
+        return []
+    over = any(event["outcome"] in ("completed", "cancelled", "drained") for event in told["events"])
+    restored = over or any(host["result"] == "restored" for host in told["hosts"].values())
+    return [*(["restored"] if restored else []), *(["failed"] if told["result"] == "failed" else []), "finished"]
+
+
 def _had_work(run: Json, host: str) -> bool:
     known = run["hosts"][host]
     return bool(known["closed"] or known["timeline"] or (known["events"] and _touched(run, host)))

@@ -9,6 +9,7 @@ import typing as t
 from pathlib import Path
 
 import pytest
+from ansible_collections.graceful.azure.plugins.plugin_utils._recap import last_occasions
 from ansible_collections.graceful.azure.plugins.plugin_utils._reconcile import MOST_JOININGS
 from ansible_collections.graceful.azure.tests.unit.plugin_utils.simulation import Player, World
 
@@ -817,6 +818,71 @@ def test_a_run_that_hosts_joined_too_often_leaves_the_event_to_another(world: Wo
     world.now += 1
     assert outcome(Player(world, "run-2").play()) == "completed"
     assert world.drained() == []
+
+
+# Webhooks
+
+
+def told_by(player: Player) -> list[str]:
+    """What a whole run hands to the webhooks, in order; whether an event is news to them is decided there."""
+    told: list[str] = []
+    report = player.play(each=lambda: told.extend(player.run.get("tell") or []))
+    return [*told, *player.run["tell"], *last_occasions(report)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [
+        ("Reboot", ["noticed", "approved", "restored", "finished"]),
+        ("Preempt", ["noticed", "restored", "finished"]),
+        # Nothing is done about these.
+        ("Freeze", ["noticed"]),
+        ("SpotRebalanceRecommendation", ["noticed"]),
+        ("SomethingNew", ["noticed"]),
+    ],
+)
+def test_who_is_told_what(world: World, kind: str, told: list[str]) -> None:
+    world.add("web1")
+    event = world.announce("E1", "web1", type=kind)
+    wire = event.wire
+    event.wire = lambda now: {**wire(now), "DurationInSeconds": 5}  # type: ignore[method-assign]
+    assert told_by(Player(world, webhooks=True)) == told
+
+
+def test_a_deferred_event_is_told_as_deferred(world: World) -> None:
+    world.add("web1", window={"start": "20:00", "end": "22:00"})
+    world.announce("E1", "web1", notice=3 * 3600)
+    assert told_by(Player(world, webhooks=True)) == ["noticed", "deferred"]
+
+
+def test_a_held_event_is_told_as_held_and_its_end_too(world: World) -> None:
+    world.add("web1", "web2")
+    world.hosts["web2"].machine.fail("do app")
+    world.announce("E1", "web1", "web2")
+    assert told_by(Player(world, webhooks=True)) == ["noticed", "held", "restored", "finished"]
+
+
+def test_a_run_that_finds_an_event_taken_tells_nothing(world: World) -> None:
+    world.add("web1")
+    world.announce("E1", "web1")
+    claim(world, "web1", "E1", "run-9")
+    assert told_by(Player(world, webhooks=True)) == []
+
+
+def test_a_run_that_waits_tells_of_an_event_that_needs_nothing_at_once(world: World) -> None:
+    world.add("web1")
+    world.announce("E1", "web1", type="SomethingNew", after=20, notice=3600)
+    player = Player(world, webhooks=True, wait=600)
+    player.play_until(lambda: player.run.get("tell") == ["noticed"], passes=10)
+    assert player.run["next"] == "tell.yml"
+
+
+def test_nobody_is_kept_waiting_by_webhooks_when_there_are_only_seconds_left(world: World) -> None:
+    world.add("web1")
+    world.announce("E1", "web1", type="Preempt", notice=30)
+    player = Player(world, webhooks=True)
+    player.one_pass()
+    assert (player.run["next"], player.run["tell"]) == ("act.yml", [])
 
 
 # The end
