@@ -45,14 +45,13 @@ class ActionModule(ActionBase):
             run, told = self._begin() if state == "begin" else self._advance()
         except WrongSetting as exc:
             raise AnsibleActionFail(clean(exc, 1000)) from exc
-        result.update(msg=told, changed=False)
-        facts: Json = {"graceful_run": run}
-        if run["done"] or run.get("tell"):
-            facts["graceful_result"] = report(run, time.time())
+        told_of = report(run, time.time()) if run["done"] or run.get("tell") else {}
         if run["done"] and run["options"]["webhooks"] and not run["check_mode"]:
-            last = {"done": "restored", "failed": "failed"}.get(facts["graceful_result"]["result"])
+            last = {"done": "restored", "failed": "failed"}.get(told_of["result"])
             run["tell"] = [*run["tell"], *([last] if last else []), "finished"]
-        result["ansible_facts"] = {**facts, "graceful_pass": _for_tasks(run)}
+        # Registered, and no facts: those could be overwritten by the facts that a host tells. The whole run is one text, which
+        # Ansible does not look into each time that something else is asked for.
+        result.update(_for_tasks(run), msg=told, changed=False, run=json.dumps(run, default=str), report=told_of)
         return result
 
     # ---- the beginning
@@ -133,7 +132,7 @@ class ActionModule(ActionBase):
     # ---- each pass
 
     def _advance(self) -> tuple[Json, list[str]]:
-        before: Json = self._vars["graceful_run"]
+        before: Json = json.loads(self._vars["graceful_pass"]["run"])
         every = self._vars["hostvars"]
         targeted = list(self._vars.get("ansible_play_hosts_all") or [])
         hosts = {host: seen for host in targeted if (seen := _raw(every, host).get("graceful_host"))}
@@ -197,7 +196,7 @@ def _raw(every: t.Any, host: str) -> t.Mapping[str, t.Any]:
 
 def _for_tasks(run: Json) -> Json:
     """What the role's tasks look at."""
-    keys = ("run_id", "pass", "next", "involved", "approve", "confirm", "tell", "done", "check_mode")
+    keys = ("run_id", "pass", "next", "involved", "approve", "confirm", "tell", "done", "check_mode", "options")
     steps = {host: step["tasks"] for host, step in (run.get("controller_steps") or {}).items()}
     # Where hosts join, the passes that are left do nothing, and the role goes on with all hosts.
     files = {"passes": NOTHING, "hours": NOTHING} if run["next"] == NOTHING else {"passes": "passes.yml", "hours": "hours.yml"}
