@@ -369,7 +369,7 @@ class _Pass:
         if event_id in report["held"]:
             return {
                 "ready": False,
-                "reason": f"{report['held'][event_id].get('run_name', 'another run')} has it in hand",
+                "reason": f"{report['held'][event_id]['run_name']} has it in hand",
             }
         if report["state"] == "ready":
             return {"ready": False, "reason": "it got ready for another event"}
@@ -643,7 +643,9 @@ class _Pass:
         known, order = self.run["hosts"][host], self.run["orders"][host]["order"]
         step = (known["report"] or {}).get("next")
         if step and order == known["report"]["order"]:
-            return {**step, "tasks": tasks_of(step)}
+            # Which of the role's files takes it is decided where it is compared with what the user has written.
+            described = self.seen.hosts[host].get("step") or {}
+            return {**step, "tasks": described.get("tasks") or tasks_of(step)}
         if order == "ready" and known["settings"].get("looks") and self._is_fresh(host):
             return {"mode": "look", "kind": "haproxy", "tasks": "look.yml"}
         return None
