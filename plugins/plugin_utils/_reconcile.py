@@ -668,7 +668,9 @@ class _Pass:
         known, order = self.run["hosts"][host], self.run["orders"][host]["order"]
         step = (known["report"] or {}).get("next")
         if step and order == known["report"]["order"]:
-            return {**step, "tasks": tasks_of(step)}
+            # Which of the role's files takes it is decided where it is compared with what the user has written.
+            described = self.seen.hosts[host].get("step") or {}
+            return {**step, "tasks": described.get("tasks") or tasks_of(step)}
         if order == "ready" and known["settings"].get("looks") and self._is_fresh(host):
             return {"mode": "look", "kind": "haproxy", "tasks": "look.yml"}
         return None
