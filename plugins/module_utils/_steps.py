@@ -49,7 +49,11 @@ class Next(Exception):
 
     def __init__(self, step: Json) -> None:
         super().__init__(step["name"])
-        self.result = {"state": "next", "message": f"the controller takes the step {quoted(step['name'])}", "next": step}
+        self.result = {
+            "state": "next",
+            "message": f"the controller takes the step {quoted(step['name'])}",
+            "next": step,
+        }
 
 
 def resting(record: Json, now: float, since: float = 0.0) -> Json | None:
