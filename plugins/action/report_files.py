@@ -36,7 +36,7 @@ class ActionModule(ActionBase):
         data = safe(options["data"])
         short = summary(data)
         result.update(changed=False, page="", data="", removed=[], margin=drill_margin(data) if short["drill"] else [])
-        if options["directory"] and (options["always"] or short["result"] != "nothing"):
+        if options["directory"] and (options["always"] or short["events"] or short["result"] != "nothing"):
             result.update(self._write(report_dir.absolute(options["directory"]), data, options["keep"]))
         # Artifacts for AWX, as set_stats would leave them.
         stats = {

@@ -118,6 +118,10 @@ options:
     description: For V(approve), how many seconds ago this host may have verified that it is ready.
     type: float
     default: 60
+  probe_record:
+    description: For V(look), make the directory of the record and see that it can be written. Not in check mode.
+    type: bool
+    default: false
   timeout:
     description: Seconds that the task may go on, all calls together. V(0) makes one call.
     type: float
@@ -248,7 +252,9 @@ def carry_out(module: AnsibleModule, service: Service) -> dict[str, t.Any]:
     keeper = Keeper(params["record_dir"], Run(params["run_id"], run_name, params["silent_for"], params["force"]))
     skipped = module.check_mode and order.order != "look"
     before = _noted(_record(keeper))
-    engine = Engine(order._replace(order="look", wait=0.0) if skipped else order, service, params["vm_name"], keeper)
+    if module.check_mode:
+        order = order._replace(order="look", wait=0.0 if skipped else order.wait, probe_record=False)
+    engine = Engine(order, service, params["vm_name"], keeper)
     result = engine.carry_out()
     # Ansible does not show what a module warns of if an action plugin calls it: they come with the rest.
     result["observation"]["warnings"] = result.pop("warnings")
@@ -296,6 +302,7 @@ def main() -> None:
         "controller_step": {"type": "dict"},
         "looked": {"type": "dict", "default": {}},
         "max_age": {"type": "float", "default": 60},
+        "probe_record": {"type": "bool", "default": False},
         "timeout": {"type": "float", "default": 0},
     }
     run(AnsibleModule({**connection_options(), **specific}, supports_check_mode=True), carry_out)

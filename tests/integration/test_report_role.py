@@ -456,11 +456,20 @@ def test_only_as_many_reports_as_wanted_are_kept(play: Play) -> None:
 
 
 @pytest.mark.parametrize(
-    ("result", "always", "written"),
-    [("nothing", False, False), ("nothing", True, True), ("deferred", False, True)],
+    ("result", "announced", "always", "written"),
+    [
+        ("nothing", False, False, False),
+        ("nothing", False, True, True),
+        # Only told of, so that nothing was done.
+        ("nothing", True, False, True),
+        ("deferred", False, False, True),
+    ],
 )
-def test_a_report_is_written_if_something_was_announced(play: Play, result: str, always: bool, written: bool) -> None:
-    run = play(data(result=result, events=[], hosts={}), report_always=always)
+def test_a_report_is_written_if_something_was_announced(
+    play: Play, result: str, announced: bool, always: bool, written: bool
+) -> None:
+    told = data(result=result, hosts={})
+    run = play(told if announced else {**told, "events": []}, report_always=always)
     assert run.code == 0, run.output
     assert bool(run.files) == written
     assert bool(run.stats["graceful_report"]) == written
