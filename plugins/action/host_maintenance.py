@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 import typing as t
@@ -80,7 +81,7 @@ class ActionModule(ActionBase):
             }
         self._host = str(self._vars.get("inventory_hostname", "host"))
         if "pass" in self._task.args:
-            result.update(self._in_a_run(dict(self._task_vars.get("graceful_run") or {})))
+            result.update(self._in_a_run(json.loads(self._task_vars["graceful_pass"]["run"])))
         else:
             result.update(self._alone())
         self._remove_tmp_path(self._connection._shell.tmpdir)

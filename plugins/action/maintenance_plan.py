@@ -24,7 +24,14 @@ from ansible_collections.graceful.azure.plugins.plugin_utils._play import (
     require_linear,
     variables_of,
 )
-from ansible_collections.graceful.azure.plugins.plugin_utils._recap import doing, failure_of, messages, report, standing
+from ansible_collections.graceful.azure.plugins.plugin_utils._recap import (
+    doing,
+    failure_of,
+    last_occasions,
+    messages,
+    report,
+    standing,
+)
 from ansible_collections.graceful.azure.plugins.plugin_utils._reconcile import NOTHING, Seen, advance, begin
 from ansible_collections.graceful.azure.plugins.plugin_utils._settings import read_settings
 from ansible_collections.graceful.azure.plugins.plugin_utils._slices import say
@@ -52,19 +59,18 @@ class ActionModule(ActionBase):
             run, told = self._begin() if state == "begin" else self._advance()
         except WrongSetting as exc:
             raise AnsibleActionFail(clean(exc, 1000)) from exc
-        result.update(msg=told, changed=False)
-        facts: Json = {"graceful_run": run}
-        if run["done"] or run.get("tell"):
-            facts["graceful_result"] = report(run, time.time())
+        told_of = report(run, time.time()) if run["done"] or run.get("tell") else {}
         if run["done"] and run["options"]["webhooks"] and not run["check_mode"]:
-            last = {"done": "restored", "failed": "failed"}.get(facts["graceful_result"]["result"])
-            run["tell"] = [*run["tell"], *([last] if last else []), "finished"]
-        result["ansible_facts"] = {**facts, "graceful_pass": _for_tasks(run, facts.get("graceful_result"))}
+            run["tell"] += last_occasions(told_of)
+        # Registered, and no facts: those could be overwritten by the facts that a host tells. The whole run is one text, which
+        # Ansible does not look into each time that something else is asked for.
+        whole = json.dumps(run, default=str)
+        result.update(_for_tasks(run, told_of), msg=told, changed=False, run=whole, report=told_of)
         return result
 
     def _recap(self) -> list[str]:
         """Shown by itself: a callback that leaves out tasks that went well would not show it."""
-        lines: list[str] = self._vars["graceful_result"]["messages"]
+        lines: list[str] = self._vars["graceful_pass"]["report"]["messages"]
         for line in ["Recap:", *(f"  {line}" for line in lines)]:
             say(line)
         return lines
@@ -80,7 +86,7 @@ class ActionModule(ActionBase):
         if options["drill"]:
             name = f"drill, {name}"
         run = begin(str(uuid.uuid4()), name, options, now)
-        run.update(options=options, force=options["force_claim"], names=self._known_names(options))
+        run.update(options=options, force=options["force_claim"], **self._known_names(options))
         return run, [f"Run {name}"]
 
     def _options(self) -> Json:
@@ -102,10 +108,11 @@ class ActionModule(ActionBase):
             values.update(wait=0, report_always=True)
         return values
 
-    def _known_names(self, options: Json) -> dict[str, str]:
+    def _known_names(self, options: Json) -> dict[str, dict[str, str]]:
         if options["drill"]:
-            return dict(options["drill"]["names"])
-        return report_dir.read_names(self._report_dir(options), play_hosts(self._vars))
+            return {"names": dict(options["drill"]["names"])}
+        # Also of hosts that are not in this run.
+        return {"learnt": report_dir.read_names(self._report_dir(options), self._vars["groups"].get("all", []))}
 
     def _report_dir(self, options: Json) -> str:
         return report_dir.absolute(str(options["report_dir"] or "graceful-reports"))
@@ -118,7 +125,7 @@ class ActionModule(ActionBase):
     # ---- each pass
 
     def _advance(self) -> tuple[Json, list[str]]:
-        before: Json = self._vars["graceful_run"]
+        before: Json = json.loads(self._vars["graceful_pass"]["run"])
         every = self._vars["hostvars"]
         targeted = play_hosts(self._vars)
         hosts = {host: seen for host in targeted if (seen := variables_of(every, host).get("graceful_host"))}
@@ -177,7 +184,7 @@ class ActionModule(ActionBase):
 
 def _for_tasks(run: Json, result: Json | None) -> Json:
     """What the role's tasks look at."""
-    keys = ("run_id", "pass", "next", "involved", "approve", "confirm", "tell", "done", "check_mode")
+    keys = ("run_id", "pass", "next", "involved", "approve", "confirm", "tell", "done", "check_mode", "options")
     steps = {host: step["tasks"] for host, step in (run.get("controller_steps") or {}).items()}
     # Where hosts join, the passes that are left do nothing, and the role goes on with all hosts.
     files = (

@@ -312,7 +312,7 @@ class Steps:
                 message = "nothing to undo"
             elif kind.by_controller:
                 if not self._answers(step, "undo"):
-                    raise Next(self._for_controller(step, "undo", before=step["before"], options=step["options"]))
+                    raise Next(self._for_controller(step, "undo", before=step["before"]))
                 message = self._demand_answer()
             else:
                 message = self._undo_here(kind, step, lost)

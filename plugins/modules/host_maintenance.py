@@ -251,9 +251,9 @@ def carry_out(module: AnsibleModule, service: Service) -> dict[str, t.Any]:
     run_name = params["run_name"] or params["run_id"]
     keeper = Keeper(params["record_dir"], Run(params["run_id"], run_name, params["silent_for"], params["force"]))
     skipped = module.check_mode and order.order != "look"
-    before = _noted(_record(keeper))
     if module.check_mode:
         order = order._replace(order="look", wait=0.0 if skipped else order.wait, probe_record=False)
+    before = _noted(_record(keeper))
     engine = Engine(order, service, params["vm_name"], keeper)
     result = engine.carry_out()
     # Ansible does not show what a module warns of if an action plugin calls it: they come with the rest.

@@ -43,6 +43,9 @@ def described(step: Json, items: t.Sequence[Json], now: float, find: Find) -> Js
     given = next((one for one in items if (one["name"], one["kind"]) == (step["name"], step["kind"])), None)
     told: Json = {**step, "until": now + step["seconds"], "broken": "", "calls": [], "file": "", "probe_file": ""}
     told["tasks"] = tasks_of(step)
+    told["options"] = given["options"] if given else {}
+    if step["mode"] == "fetch" and told["options"].get("to") != "controller":
+        told.update(broken="It is not among what the controller shall keep. Nothing was fetched.", tasks="nothing.yml")
     if step["kind"] not in BY_CONTROLLER:
         return told
     if given is None:

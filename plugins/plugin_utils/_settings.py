@@ -27,7 +27,7 @@ Json = dict[str, t.Any]
 PREFIX = "graceful_"
 LONGEST = 86400
 # Written by the roles themselves, not by users.
-INTERNAL = ("host", "run", "pass", "looked", "balancers", "approvals", "answer", "confirmation", "drill", "result")
+INTERNAL = ("host", "pass", "looked", "balancers", "approvals", "answer", "confirmation", "drill")
 WrongSetting = check.WrongSetting
 Checker = t.Callable[[t.Any, str], t.Any]
 
@@ -359,12 +359,19 @@ def read_settings(
     """Evaluate and validate. What cannot be evaluated is a mistake, never a default."""
     values: Json = {}
     mistakes = misspelt(variables)
+    facts = variables.get("ansible_facts")
+    facts = facts if isinstance(facts, t.Mapping) else {}
     for key, setting in SETTINGS.items():
         name = PREFIX + key
         if setting.where not in where:
             continue
         if name not in variables or variables[name] is None:
             values[key] = setting.default
+            continue
+        if name in facts and facts[name] == variables[name]:
+            # Facts are the host's word, and go before the inventory. What is done to a host, and to others for it, is not its own choice.
+            values[key] = setting.default
+            mistakes[name] = f"{name} was told by the host itself, as a fact, which is not taken. Set it in the inventory."
             continue
         try:
             value = template(variables[name])
