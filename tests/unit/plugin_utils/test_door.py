@@ -29,13 +29,13 @@ STEP = {"phase": "drain", "name": "app", "kind": "services", "status": "done", "
 MARK = {"what": "draining", "detail": "d", "event_id": "E1", "at": NOW}
 RECORD = {"events": {"e1": ENTRY}, "steps": [STEP], "timeline": [MARK]}
 NEXT = {"phase": "drain", "name": "lb", "kind": "haproxy", "archive": "/a.tar.gz", "mode": "undo", "seconds": 30.0,
-        "before": {"servers": [{"host": "lb1", "in_service": True}]}, "options": {"backend": "web"}}  # fmt: skip
+        "before": {"servers": [{"host": "lb1", "socket": "/s", "in_service": True}]}}  # fmt: skip
 WHOLE: Json = {
     "report": {"state": "next", "message": "done", "final": True, "tried": False, "attempts": 3, "next_try": 5.0,
                "next": NEXT, "held": {"e1": {"run_name": "other"}}, "approval": APPROVAL, "closed": RECORD},
     "observation": {"time": NOW, "error": "none", "events": [EVENT], "document": "fingerprint", "clock_offset": 0.5,
                     "vm_name": "vm1", "api_version": "2020-07-01", "endpoint": "http://127.0.0.1:1", "record": RECORD,
-                    "record_error": "none"},
+                    "record_error": "none", "warnings": ["odd"]},
 }  # fmt: skip
 SETTINGS = {"policy": None, "drain_budget": 30, "gone_timeout": 60, "confirm": True, "vm_name": None}
 
