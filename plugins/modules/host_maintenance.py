@@ -11,13 +11,14 @@ short_description: Get one host ready for announced maintenance, and put it back
 version_added: 0.2.0
 author: graceful.azure contributors (@graceful)
 description:
-  - Carries one order out on the host, in one process. It claims the events, takes the drain steps, saves the checkpoints,
-    verifies all of it and notes it in the host's record; or it waits until the events are gone, brings back what was lost,
-    undoes the steps last first, checks the health and closes the record.
+  - Carries one order out on the host, in one process. It claims the events, takes the drain steps, saves the
+    checkpoints, verifies all of it and notes it in the host's record; or it waits until the events are gone, brings
+    back what was lost, undoes the steps last first, checks the health and closes the record.
   - A call that is cut off is made again. It finds in the record what was done, and goes on.
   - It acts only while this run holds the claim of the events, and checks that immediately before each step.
-  - As a task it is called again and again until the order is carried out or O(timeout) is over. It lives through a reboot of the
-    host and prints what it waits for. The role P(graceful.azure.maintenance#role) calls it once in each pass.
+  - As a task it is called again and again until the order is carried out or O(timeout) is over. It lives through a
+    reboot of the host and prints what it waits for. The role P(graceful.azure.maintenance#role) calls it once in each
+    pass.
 notes:
   - C(async) is not supported. The task reconnects by itself.
   - Work that takes longer than O(wait) goes on in a process of its own on the host, and the next call looks in on it.
@@ -41,7 +42,9 @@ options:
     elements: dict
     default: []
   steps:
-    description: The drain steps, each with C(name), C(kind), C(timeout) and C(options). The role P(graceful.azure.drain#role) has the kinds.
+    description: >-
+      The drain steps, each with C(name), C(kind), C(timeout) and C(options). The role P(graceful.azure.drain#role)
+      has the kinds.
     type: list
     elements: dict
     default: []
@@ -157,8 +160,9 @@ report:
   contains:
     state:
       description:
-        - V(looked), V(ready), V(working), V(next), V(failed), V(waiting), V(put_back), V(released), V(held_by_other_run), V(gone), V(skipped);
-          of an approval also V(approved), V(unconfirmed), V(started), V(unexpected).
+        - V(looked), V(ready), V(working), V(next), V(failed), V(waiting), V(put_back), V(released),
+          V(held_by_other_run), V(gone), V(skipped); of an approval also V(approved), V(unconfirmed), V(started),
+          V(unexpected).
       type: str
       sample: ready
     message:
@@ -179,7 +183,8 @@ observation:
   type: dict
   contains:
     events:
-      description: The events, as M(graceful.azure.scheduled_events_info) returns them; V(none) if they could not be read.
+      description: >-
+        The events, as M(graceful.azure.scheduled_events_info) returns them; V(none) if they could not be read.
       type: list
       elements: dict
       sample: []

@@ -15,8 +15,8 @@ from ansible_collections.graceful.azure.plugins.module_utils._text import clean,
 
 Json = dict[str, t.Any]
 Read = t.Callable[[t.Any], t.Any]
-STATES = ("looked", "ready", "working", "next", "failed", "waiting", "put_back", "released", "held_by_other_run", "gone",
-          "skipped", "approved", "unconfirmed", "started", "unexpected")  # fmt: skip
+STATES = ("looked", "ready", "working", "next", "failed", "waiting", "put_back", "released", "held_by_other_run",
+          "gone", "skipped", "approved", "unconfirmed", "started", "unexpected")  # fmt: skip
 MODES = ("look", "do", "undo", "verify", "fetch", "send")
 MOST = 2000
 
