@@ -24,7 +24,14 @@ from ansible_collections.graceful.azure.plugins.plugin_utils._play import (
     require_linear,
     variables_of,
 )
-from ansible_collections.graceful.azure.plugins.plugin_utils._recap import doing, failure_of, messages, report, standing
+from ansible_collections.graceful.azure.plugins.plugin_utils._recap import (
+    doing,
+    failure_of,
+    last_occasions,
+    messages,
+    report,
+    standing,
+)
 from ansible_collections.graceful.azure.plugins.plugin_utils._reconcile import NOTHING, Seen, advance, begin
 from ansible_collections.graceful.azure.plugins.plugin_utils._settings import read_settings
 from ansible_collections.graceful.azure.plugins.plugin_utils._slices import say
@@ -57,8 +64,7 @@ class ActionModule(ActionBase):
         if run["done"] or run.get("tell"):
             facts["graceful_result"] = report(run, time.time())
         if run["done"] and run["options"]["webhooks"] and not run["check_mode"]:
-            last = {"done": "restored", "failed": "failed"}.get(facts["graceful_result"]["result"])
-            run["tell"] = [*run["tell"], *([last] if last else []), "finished"]
+            run["tell"] += last_occasions(facts["graceful_result"])
         result["ansible_facts"] = {**facts, "graceful_pass": _for_tasks(run, facts.get("graceful_result"))}
         return result
 
@@ -80,7 +86,7 @@ class ActionModule(ActionBase):
         if options["drill"]:
             name = f"drill, {name}"
         run = begin(str(uuid.uuid4()), name, options, now)
-        run.update(options=options, force=options["force_claim"], names=self._known_names(options))
+        run.update(options=options, force=options["force_claim"], **self._known_names(options))
         return run, [f"Run {name}"]
 
     def _options(self) -> Json:
@@ -102,10 +108,11 @@ class ActionModule(ActionBase):
             values.update(wait=0, report_always=True)
         return values
 
-    def _known_names(self, options: Json) -> dict[str, str]:
+    def _known_names(self, options: Json) -> dict[str, dict[str, str]]:
         if options["drill"]:
-            return dict(options["drill"]["names"])
-        return report_dir.read_names(self._report_dir(options), play_hosts(self._vars))
+            return {"names": dict(options["drill"]["names"])}
+        # Also of hosts that are not in this run.
+        return {"learnt": report_dir.read_names(self._report_dir(options), self._vars["groups"].get("all", []))}
 
     def _report_dir(self, options: Json) -> str:
         return report_dir.absolute(str(options["report_dir"] or "graceful-reports"))

@@ -144,6 +144,7 @@ _observation = _shape(
     endpoint=_text(200),
     record=_record,
     record_error=_text_or_none(400),
+    warnings=lambda value: [clean(one, 600) for one in value[:20]] if isinstance(value, (list, tuple)) else [],
 )
 _next = _shape(
     **dict.fromkeys(("phase", "name", "kind", "archive"), _text(400)),

@@ -176,6 +176,15 @@ def failure_of(told: Json) -> str:
     return ""
 
 
+def last_occasions(told: Json) -> list[str]:
+    """What webhooks are told when a run is over. One that found nothing to do, or that it is not time yet, tells nothing."""
+    if told["result"] not in ("done", "held", "failed"):
+        return []
+    over = any(event["outcome"] in ("completed", "cancelled", "drained") for event in told["events"])
+    restored = over or any(host["result"] == "restored" for host in told["hosts"].values())
+    return [*(["restored"] if restored else []), *(["failed"] if told["result"] == "failed" else []), "finished"]
+
+
 def _had_work(run: Json, host: str) -> bool:
     known = run["hosts"][host]
     return bool(known["closed"] or known["timeline"] or (known["events"] and _touched(run, host)))
@@ -321,7 +330,8 @@ def _result(run: Json, hosts: t.Mapping[str, Json], events: t.Sequence[Json]) ->
     results = {story["result"] for story in hosts.values()}
     outcomes = {event["outcome"] for event in events}
     if run["check_mode"]:
-        return "failed" if _mistakes(run) else "planned" if events else "nothing"
+        wrong = _mistakes(run) or run.get("options", {}).get("webhook_mistake")
+        return "failed" if wrong else "planned" if events else "nothing"
     if results & set(BAD_ENDS) or "failed" in outcomes or _unreadable(run):
         return "failed"
     if "held" in outcomes:
