@@ -362,7 +362,8 @@ class ActionModule(ActionBase):
         templar = self._templar.copy_with_new_env(available_variables=variables)
         if hasattr(templar, "evaluate_conditional"):
             return bool(templar.evaluate_conditional(condition))
-        asked = Conditional(loader=self._loader)
+        # ansible-core before 2.19.
+        asked: t.Any = Conditional(loader=self._loader)
         asked.when = [condition]
         return bool(asked.evaluate_conditional(templar=templar, all_vars=variables))
 

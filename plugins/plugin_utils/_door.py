@@ -16,8 +16,8 @@ from ansible_collections.graceful.azure.plugins.module_utils._text import clean
 
 Json = dict[str, t.Any]
 Read = t.Callable[[t.Any], t.Any]
-STATES = ("looked", "ready", "working", "next", "failed", "waiting", "put_back", "released", "held_by_other_run", "gone",
-          "skipped", "approved", "unconfirmed", "started", "unexpected")  # fmt: skip
+STATES = ("looked", "ready", "working", "next", "failed", "waiting", "put_back", "released", "held_by_other_run",
+          "gone", "skipped", "approved", "unconfirmed", "started", "unexpected")  # fmt: skip
 MODES = ("look", "do", "undo", "verify", "fetch", "send")
 # No honest host comes near these; more is not looked at.
 MOST, MOST_ENTRIES = 2000, 200

@@ -4,7 +4,7 @@
 
 # This file is private to the collection: it may change without notice.
 
-"""Every variable that a user may write, described once: validation, the guide's table and the messages come from here."""
+"""Every variable that a user may write, described once: validation, messages and the guide's table come from here."""
 
 from __future__ import annotations
 
@@ -240,8 +240,8 @@ SETTINGS: t.Final[t.Mapping[str, Setting]] = {
     "drain_steps": Setting(
         "list",
         None,
-        "How the host is taken out of service, see [roles/drain](../roles/drain/README.md). `[]` says that nothing has to be drained; "
-        "not set holds the approval.",
+        "How the host is taken out of service, see [roles/drain](../roles/drain/README.md). `[]` says that nothing has "
+        "to be drained; not set holds the approval.",
         _kinds(_drains.load, _drains.NAMES, "drain", "Drain step"),
     ),
     "checkpoint": Setting(
@@ -304,8 +304,8 @@ SETTINGS: t.Final[t.Mapping[str, Setting]] = {
     "serial": Setting(
         "list",
         ["100%"],
-        "How many hosts drain at a time: a number, a percentage, or a list of these. The approval comes after the last batch. "
-        "Hosts with less than two minutes left come first. An extra variable.",
+        "How many hosts drain at a time: a number, a percentage, or a list of these. The approval comes after the last "
+        "batch. Hosts with less than two minutes left come first. An extra variable.",
         _serial,
         "run",
     ),

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 import typing as t
 from pathlib import Path
 
@@ -405,7 +406,8 @@ def test_an_approver_that_fails_is_followed_by_the_next_one(world: World) -> Non
     player = Player(world)
     player.play_until(lambda: bool(player.run["approve"]))
     # It cannot be reached in the very moment.
-    world.hosts["web1"].away = lambda now, until=world.now + 1: now < until
+    until = world.now + 1
+    world.hosts["web1"].away = lambda now: now < until
     player.play()
     assert [host for _id, host in player.approved][:2] == ["web1", "web2"]
     assert [host for _at, host in event.posts] == ["web2"]
@@ -627,7 +629,7 @@ def test_hosts_drain_in_batches_and_the_approval_comes_after_the_last(
 
     report = Player(world, serial=serial).play(each=count)
     assert outcome(report) == "completed"
-    assert [later - sooner for sooner, later in zip(sizes, sizes[1:], strict=False)] == batches
+    assert [later - sooner for sooner, later in itertools.pairwise(sizes)] == batches
 
 
 def test_a_host_that_fails_does_not_stop_the_batches_after_it(world: World) -> None:
