@@ -133,8 +133,8 @@ class ActionModule(ActionBase):
 
     def _given_arguments(self, given: Json, values: Json, before: Json) -> Json:
         args = {key: value for key, value in given.items() if key not in FOR_CONTROLLER}
-        args.update(steps=values["drain_steps"].items, checkpoint=values["checkpoint"].items)
-        args["health"] = values["health"].items
+        args.update(steps=values["drain_steps"].shown, checkpoint=values["checkpoint"].shown)
+        args["health"] = values["health"].shown
         args["secrets"] = {name: value for part in values.values() for name, value in part.secrets.items()}
         if not _float(given, "silent_for", 120.0):
             args["silent_for"] = _float(given, "seconds", 300.0) + 300.0
@@ -171,13 +171,13 @@ class ActionModule(ActionBase):
         approval = self._task.args.get("approval")
         order = self._approval(approval) if approval else run.get("orders", {}).get(self._host, {"order": "look"})
         event = (order.get("events") or [PLACEHOLDER])[0]
-        settings, mistakes = self._settings(event, files=bool(before) or bool(self._task.check_mode))
+        settings, mistakes = self._settings(run, event, files=bool(before) or bool(self._task.check_mode))
         args = self._arguments(run, order, settings, before)
         raw, module = self._call(args, before, float(args["wait"]))
         told = admitted(raw)
         observation = told["observation"] or {}
         if not before and (any(e["affects_me"] for e in observation.get("events") or []) or observation.get("record")):
-            settings, mistakes = self._settings(event, files=True)
+            settings, mistakes = self._settings(run, event, files=True)
         steps = settings.values["drain_steps"].items if settings.values["drain_steps"] else []
         self._say(told, order)
         place = str(run["options"]["report_dir"] or "graceful-reports")
@@ -205,8 +205,12 @@ class ActionModule(ActionBase):
     def _approval(self, approval: Json) -> Json:
         return {"order": "approve", "events": [approval["event"]], "max_age": approval["max_age"], "wait": 0.0}
 
-    def _settings(self, event: Json, files: bool) -> tuple[Settings, list[str]]:
+    def _settings(self, run: Json, event: Json, files: bool) -> tuple[Settings, list[str]]:
         settings, mistakes = host_settings(self, self._vars, event)
+        drill = run["options"]["drill"]
+        if drill:
+            # Whatever anybody wrote: in a drill no host asks Azure.
+            settings.values.update(endpoint=drill["endpoints"][self._host], vm_name=drill["names"][self._host])
         return settings, mistakes + (file_mistakes(self, self._vars, settings.values) if files else [])
 
     def _arguments(self, run: Json, order: Json, settings: Settings, before: Json) -> Json:
@@ -244,9 +248,9 @@ class ActionModule(ActionBase):
         wanted = order["order"] == "put_back" or order.get("drain", True)
         secrets = {key: value for part in (drains, saves, health) if part for key, value in part.secrets.items()}
         return {
-            "steps": drains.items if drains and wanted else [],
-            "checkpoint": saves.items if wanted else [],
-            "health": health.items,
+            "steps": drains.shown if drains and wanted else [],
+            "checkpoint": saves.shown if wanted else [],
+            "health": health.shown,
             "secrets": secrets,
             "checkpoint_dir": values["checkpoint_dir"],
             "undo_on_failure": values["undo_on_failure"],

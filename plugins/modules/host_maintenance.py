@@ -110,6 +110,10 @@ options:
     description: For V(approve), how many seconds ago this host may have verified that it is ready.
     type: float
     default: 60
+  probe_record:
+    description: For V(look), make the directory of the record and see that it can be written. Not in check mode.
+    type: bool
+    default: false
   timeout:
     description: Seconds that the task may go on, all calls together. V(0) makes one call.
     type: float
@@ -213,13 +217,15 @@ def carry_out(module: AnsibleModule, service: Service) -> dict[str, t.Any]:
     run_name = params["run_name"] or params["run_id"]
     keeper = Keeper(params["record_dir"], Run(params["run_id"], run_name, params["silent_for"], params["force"]))
     skipped = module.check_mode and order.order != "look"
-    engine = Engine(order._replace(order="look", wait=0.0) if skipped else order, service, params["vm_name"], keeper)
+    if module.check_mode:
+        order = order._replace(order="look", wait=0.0 if skipped else order.wait, probe_record=False)
+    engine = Engine(order, service, params["vm_name"], keeper)
     result = engine.carry_out()
     for warning in result.pop("warnings"):
         module.warn(warning)
     if skipped:
         result["report"] = {"state": "skipped", "message": "Check mode: nothing was done."}
-    return dict(result, changed=order.order not in ("look", "approve") and not skipped)
+    return dict(result, changed=order.order not in ("look", "approve"))
 
 
 def main() -> None:
@@ -243,6 +249,7 @@ def main() -> None:
         "controller_step": {"type": "dict"},
         "looked": {"type": "dict", "default": {}},
         "max_age": {"type": "float", "default": 60},
+        "probe_record": {"type": "bool", "default": False},
         "timeout": {"type": "float", "default": 0},
     }
     run(AnsibleModule({**connection_options(), **specific}, supports_check_mode=True), carry_out)

@@ -16,9 +16,9 @@ description:
   - What it returns is registered as C(graceful_pass).
 options:
   state:
-    description: Whether the run begins, or another pass has been made.
+    description: Whether the run begins, another pass has been made, or the run is over and its recap is shown.
     type: str
-    choices: [begin, advance]
+    choices: [begin, advance, recap]
     required: true
 extends_documentation_fragment:
   - graceful.azure.attributes

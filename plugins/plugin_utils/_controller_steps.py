@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.graceful.azure.plugins.module_utils._text import clean
+from ansible_collections.graceful.azure.plugins.module_utils._text import clean, quoted
 from ansible_collections.graceful.azure.plugins.plugin_utils._task_files import Unusable, is_file
 
 Json = dict[str, t.Any]
@@ -34,7 +34,7 @@ def mistakes(items: t.Sequence[Json], find: Find, noun: str) -> list[str]:
                 try:
                     find(value, "probe" in key)
                 except Unusable as exc:
-                    found.append(f"{noun} {item['name']!r} (tasks): {key} is {value!r}, {exc}.")
+                    found.append(f"{noun} {quoted(item['name'])} (tasks): {key} is {quoted(value, 200)}, {exc}.")
     return found
 
 

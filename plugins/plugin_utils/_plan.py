@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import typing as t
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta
 
 from ansible_collections.graceful.azure.plugins.module_utils._document import (
     SCHEDULED,
     STARTED,
-    parse_time,
     same_id,
 )
 from ansible_collections.graceful.azure.plugins.module_utils._text import (
@@ -123,52 +122,19 @@ def plan(
     targeted: t.Collection[str] | None = None,
     settings: t.Mapping[str, t.Any] | None = None,
     *,
-    now: str | datetime,
+    now: str,
 ) -> dict[str, t.Any]:
-    """Merge what the hosts saw into one plan. Raises WrongSetting for what cannot be used, before planning anything."""
-    moment = read_now(now)
-    _check_inputs(observations, groups, targeted, settings)
+    """Merge what the hosts saw into one plan."""
+    moment = datetime.fromisoformat(now.replace("Z", "+00:00"))
     fleet = Fleet(observations, groups or {}, frozenset(observations if targeted is None else targeted), settings or {})
     drafts = sorted((_draft(seen, fleet, moment) for seen in merge(observations)), key=lambda draft: draft.order)
     required, missing_groups = fleet.required()
     _schedule(drafts, fleet, required, moment)
     return {
-        "now": iso(moment),
         "events": [_entry(draft, moment) for draft in drafts],
-        "hosts": _hosts(drafts),
-        "blind": {host.name: _blindness(host) for host in fleet.hosts.values() if host.targeted and _blindness(host)},
         "missing_groups": missing_groups,
         "summary": _summary(drafts, fleet, missing_groups),
     }
-
-
-def _blindness(host: Host) -> str:
-    """Why nobody knows what this host would have seen; empty if it could read its metadata service."""
-    return "" if host.reachable and not host.error else host.error or "it could not be reached"
-
-
-def read_now(now: t.Any) -> datetime:
-    moment = parse_time(now) if isinstance(now, str) else now
-    if not isinstance(moment, datetime) or moment.tzinfo is None or not 1970 <= moment.year <= 9000:
-        raise check.refuse("now", "a time such as 2026-09-19T18:00:00Z", now)
-    return moment.astimezone(timezone.utc).replace(microsecond=0)
-
-
-def _check_inputs(observations: t.Any, groups: t.Any, targeted: t.Any, settings: t.Any) -> None:
-    for host, observation in check.mapping(observations, "The observations").items():
-        where = f"The observation of {clean(host)}"
-        if observation is not None and check.mapping(observation, where).get("events"):
-            check.sequence(observation["events"], f"{where}: events")
-    for group, hosts in check.mapping({} if groups is None else groups, "The groups").items():
-        _check_names(hosts, f"Group {quoted(group)}")
-    if targeted is not None:
-        _check_names(targeted, "targeted")
-    check.mapping({} if settings is None else settings, "The settings")
-
-
-def _check_names(names: t.Any, where: str) -> None:
-    if not isinstance(names, (list, tuple, set, frozenset)) or not all(isinstance(name, str) for name in names):
-        raise check.refuse(where, "a list of host names", names)
 
 
 # ---- one event: who, what, and what speaks against approving
@@ -300,7 +266,7 @@ def _host_holds(seen: Sighting, hosts: t.Iterable[Host]) -> list[str]:
         elif host.asked and host.name not in seen.seen_by:
             strangers.append(host.name)
         # Said beside the others: it has to be mended in any case.
-        holds.extend(f"{clean(host.name)}: {mistake}" for mistake in host.mistakes)
+        holds.extend(f"{clean(host.name)}: {clean(mistake, 300)}" for mistake in host.mistakes)
     if outside:
         holds.append(f"{listed(outside)} {is_or_are(outside)} outside this run (--limit)")
     if silent:
@@ -369,20 +335,14 @@ def _put_off(draft: _Draft, until: datetime, reason: str) -> None:
 
 
 def _entry(draft: _Draft, now: datetime) -> dict[str, t.Any]:
-    seen, approvers = draft.seen, draft.approvers
     return {
-        **seen.event,
+        **draft.seen.event,
         "seconds_left": draft.seconds_left,
-        "seen_by": len(seen.seen_by),
         "hosts": draft.hosts,
         "unknown_names": draft.found.unknown,
-        "ambiguous_names": sorted(draft.found.ambiguous),
-        "approvers": approvers,
+        "approvers": draft.approvers,
         "action": draft.action,
-        "actions": {
-            host: {"action": decision.action, "rule": decision.rule, "because": decision.because}
-            for host, decision in draft.decisions.items()
-        },
+        "actions": {host: decision.action for host, decision in draft.decisions.items()},
         "approvable": draft.approvable,
         "holds": draft.holds,
         "drain": draft.drain,
@@ -393,16 +353,6 @@ def _entry(draft: _Draft, now: datetime) -> dict[str, t.Any]:
         "no_time_to_lose": draft.latest <= now,
         "reason": draft.reason,
     }
-
-
-def _hosts(drafts: t.Iterable[_Draft]) -> dict[str, t.Any]:
-    """The hosts that events touch, each with the ids of its events, the most urgent first."""
-    hosts: dict[str, dict[str, t.Any]] = {}
-    for draft in drafts:
-        for host in draft.found.hosts:
-            blank = {"vm_name": host.vm_name, "reachable": host.reachable, "targeted": host.targeted, "events": []}
-            hosts.setdefault(host.name, blank)["events"].append(draft.seen.event_id)
-    return {name: hosts[name] for name in sorted(hosts)}
 
 
 def _reason(draft: _Draft) -> str:
@@ -446,6 +396,4 @@ def _summary(drafts: t.Sequence[_Draft], fleet: Fleet, missing_groups: t.Sequenc
         lines.extend(
             f"{clean(name)} could not be asked: {quoted(fleet.hosts[name].error or '', 200)}" for name in failed
         )
-    if missing_groups:
-        lines.append(f"min_available names groups that the inventory does not have: {quoted_list(missing_groups)}.")
-    return lines
+    return [*lines, *missing_groups]

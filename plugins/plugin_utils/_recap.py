@@ -11,8 +11,9 @@ from __future__ import annotations
 import typing as t
 from datetime import datetime, timezone
 
-from ansible_collections.graceful.azure.plugins.module_utils._document import STARTED, parse_time
-from ansible_collections.graceful.azure.plugins.module_utils._text import clean, duration, iso, listed, quoted
+from ansible_collections.graceful.azure.plugins.module_utils._document import EVENT_FIELDS, STARTED, parse_time
+from ansible_collections.graceful.azure.plugins.module_utils._text import clean, duration, iso, listed
+from ansible_collections.graceful.azure.plugins.plugin_utils._drill import DRILL, margin
 from ansible_collections.graceful.azure.plugins.plugin_utils._policy import action_of
 from ansible_collections.graceful.azure.plugins.plugin_utils._reconcile import NEVER_COME_BACK
 
@@ -147,7 +148,7 @@ def report(run: Json, now: float) -> Json:
     hosts = {host: _host_story(run, host) for host in sorted(run["hosts"]) if _had_work(run, host)}
     events = [_event_story(run, event_id, hosts) for event_id in run["events"]]
     result = _result(run, hosts, events)
-    return {
+    told = {
         "version": 2,
         "drill": run["drill"],
         "run": {
@@ -155,10 +156,24 @@ def report(run: Json, now: float) -> Json:
             "finished": run.get("finished"),
         },
         "result": result,
-        "messages": _recap(run, hosts, events) or ["Nothing is announced."],
+        "messages": [*([DRILL] if run["drill"] else []), *_recap(run, hosts, events)],
         "events": events,
         "hosts": hosts,
     }
+    if run["drill"]:
+        told["announced"] = run["announced"]
+        told["margin"] = margin(told)
+    return told
+
+
+def failure_of(told: Json) -> str:
+    """Why a run that is over ends with an error; empty if it does not."""
+    result = told["result"]
+    if told["drill"] and result != "done":
+        return f"The drill did not go through, it ended with {result}; the recap above and the report say why."
+    if result in ("held", "failed"):
+        return f"The maintenance is {result}; the recap above and the report say why."
+    return ""
 
 
 def _had_work(run: Json, host: str) -> bool:
@@ -168,7 +183,7 @@ def _had_work(run: Json, host: str) -> bool:
 
 def _touched(run: Json, host: str) -> bool:
     stories = [run["events"][event_id] for event_id in run["hosts"][host]["events"] if event_id in run["events"]]
-    actions = [action_of(story["entry"]["actions"].get(host, {}).get("action")) for story in stories]
+    actions = [action_of(story["entry"]["actions"].get(host)) for story in stories]
     return any(action.drains or action.approves for action in actions)
 
 
@@ -233,9 +248,7 @@ def _event_story(run: Json, event_id: str, hosts: t.Mapping[str, Json]) -> Json:
     story = run["events"][event_id]
     entry = story["entry"]
     outcome, holds = _outcome(run, event_id, story, hosts)
-    fields = ("event_id", "event_type", "event_status", "resource_type", "resources", "not_before", "seconds_left",
-              "description", "event_source", "duration_seconds", "leader", "action", "reason", "hosts")  # fmt: skip
-    whole = {key: entry.get(key) for key in fields}
+    whole = {key: entry.get(key) for key in (*EVENT_FIELDS, "action", "reason", "hosts") if key != "affects_me"}
     times = {key: story[key] for key in ("noticed", "approved", "approved_by", "started", "gone")}
     return {**whole, **times, "outcome": outcome, "holds": holds, "message": _event_message(story, outcome)}
 
@@ -252,7 +265,7 @@ def _outcome(run: Json, event_id: str, story: Json, hosts: t.Mapping[str, Json])
     back = all(hosts.get(host, {}).get("result") in ("restored", "gone") for host in entry["hosts"])
     if story["approved"]:
         return ("completed" if back and (story["gone"] or run.get("finished")) else "approved"), []
-    if action.approves and story["held"]:
+    if story["held"]:
         return "held", list(story["held"])
     if entry["wait_until"] and not claimed:
         return "deferred", [f"deferred until {entry['wait_until']}: {entry['wait_reason']}"]
@@ -271,7 +284,7 @@ def _drained_only(run: Json, story: Json) -> tuple[str, list[str]]:
     """Where nothing is to be approved, nothing is held; that a host was not ready is a failure all the same."""
     if not run.get("finished"):
         return "notified", []
-    draining = [host for host, one in story["entry"]["actions"].items() if action_of(one["action"]).drains]
+    draining = [host for host, action in story["entry"]["actions"].items() if action_of(action).drains]
     unready = [host for host in draining if host not in _ever_ready(run, story, draining)]
     reasons = []
     for host in unready:
@@ -341,7 +354,8 @@ def _mistakes(run: Json) -> list[str]:
 
 
 def _recap(run: Json, hosts: t.Mapping[str, Json], events: t.Sequence[Json]) -> list[str]:
-    lines = []
+    quiet = not (events or hosts or _blind(run) or _unreadable(run))
+    lines = ["Nothing is announced."] if quiet else []
     for event in events:
         lines += [event["message"], *(f"  because {reason}" for reason in event["holds"])]
     for host, story in hosts.items():
@@ -355,9 +369,7 @@ def _recap(run: Json, hosts: t.Mapping[str, Json], events: t.Sequence[Json]) -> 
     lines += [f"{clean(host, 80)}: {reason}" for host, reason in sorted(_unreadable(run).items())]
     lines += [line for line in _mistakes(run) if not any(line in said for said in lines)]
     lines += _left_by_others(run)
-    if run.get("plan", {}).get("missing_groups"):
-        missing = ", ".join(map(quoted, run["plan"]["missing_groups"]))
-        lines.append(f"Groups that are named in settings and that the inventory does not have: {missing}.")
+    lines += run.get("plan", {}).get("missing_groups", [])
     mistake = run.get("options", {}).get("webhook_mistake")
     if mistake:
         lines.append(f"Nobody is told: {mistake}")

@@ -12,7 +12,7 @@ import copy
 import math
 import typing as t
 
-from ansible_collections.graceful.azure.plugins.module_utils._document import STARTED, same_id
+from ansible_collections.graceful.azure.plugins.module_utils._document import EVENT_FIELDS, STARTED, same_id
 from ansible_collections.graceful.azure.plugins.module_utils._text import clean, iso, listed
 from ansible_collections.graceful.azure.plugins.plugin_utils._approvals import approvals
 from ansible_collections.graceful.azure.plugins.plugin_utils._controller_steps import tasks_of
@@ -71,6 +71,7 @@ def begin(run_id: str, run_name: str, options: Json, now: float) -> Json:
         "started": iso(now),
         "check_mode": bool(options.get("check_mode")),
         "drill": bool(options.get("drill")),
+        "announced": (options.get("drill") or {}).get("announced"),
         "wait_until": now + options.get("wait", 0),
         "pass": 0,
         "events": {},
@@ -278,7 +279,9 @@ class _Pass:
             claim = entry["claim"]
             ours = claim["run_id"] == self.run["run_id"]
             stale = known["time"] > claim["silent_until"]
-            yield event_id, entry, ours or stale or bool(self.seen.options.get("force_claim"))
+            # A drill cannot know whether an event that it did not announce is over.
+            foreign = self.run["drill"] and event_id not in self.run["events"]
+            yield event_id, entry, ours or (not foreign and (stale or bool(self.seen.options.get("force_claim"))))
 
     def _held_by_other_runs(self) -> dict[str, str]:
         """Events that another run has. Of two runs at once, the one that has the first claimed host keeps the event."""
@@ -306,7 +309,7 @@ class _Pass:
             for host in entry["hosts"]:
                 if host in reports:
                     reports[host][entry["event_id"]] = self._readiness(host, event_id)
-        decision = approvals(run["plan"], reports, now=iso(self.now))
+        decision = approvals(run["plan"], reports)
         run["approve"], run["confirm"] = [], []
         for cleared in decision["approve"]:
             self._clear(cleared)
@@ -369,7 +372,7 @@ class _Pass:
         if event_id in report["held"]:
             return {
                 "ready": False,
-                "reason": f"{report['held'][event_id]['run_name']} has it in hand",
+                "reason": f"{report['held'][event_id]['run_name'] or 'another run'} has it in hand",
             }
         if report["state"] == "ready":
             return {"ready": False, "reason": "it got ready for another event"}
@@ -403,8 +406,7 @@ class _Pass:
         left = [host for host in cleared["approvers"] if host not in story["tried"]]
         if not left:
             story["tried"], left = [], cleared["approvers"]
-        fields = ("event_id", "event_type", "event_status", "resources")
-        event = {key: story["entry"][key] for key in fields}
+        event = _event_of(story["entry"])
         max_age = 30 + len(cleared["hosts"])
         self.run["approve"].append(
             {"event": event, "host": left[0], "max_age": max_age, "reason": story["entry"]["reason"]}
@@ -437,11 +439,11 @@ class _Pass:
 
     def _ready_order(self, host: str, wanted: t.Sequence[Json]) -> Json:
         lefts = [(UNKNOWN_NOTICE if entry["seconds_left"] is None else entry["seconds_left"]) for entry in wanted]
-        approving = any(action_of(entry["actions"][host]["action"]).approves for entry in wanted)
+        approving = any(action_of(entry["actions"][host]).approves for entry in wanted)
         left = min(lefts)
         # Nothing is kept back for an approval that is never sent.
         usable = left - min(MARGIN, left // 4) if approving else left
-        drain = any(action_of(entry["actions"][host]["action"]).drains for entry in wanted)
+        drain = any(action_of(entry["actions"][host]).drains for entry in wanted)
         own = self._own_events(host)
         events = [own.get(same_id(entry["event_id"])) or _event_of(entry) for entry in wanted]
         seconds = float(min(LONGEST, max(LEAST, usable)))
@@ -465,7 +467,7 @@ class _Pass:
         )
         if self.run["mistakes"].get(host) or approved or self._is_stopped(event_id) or self._expired(event_id):
             return False
-        action = action_of(entry["actions"][host]["action"])
+        action = action_of(entry["actions"][host])
         if action.drains:
             begun = any(event_id == key and may_act for key, _entry, may_act in self._claims(host))
             return host in entry["drain"] or begun or (self._is_blind(host) and not entry["wait_until"])
@@ -532,9 +534,7 @@ class _Pass:
         return sorted(host for host in hosts if host in self.seen.hosts and not self._has_left(host))
 
     def _matters(self, entry: Json) -> bool:
-        return any(
-            action_of(one["action"]).drains or action_of(one["action"]).approves for one in entry["actions"].values()
-        )
+        return any(action.drains or action.approves for action in map(action_of, entry["actions"].values()))
 
     def _is_fresh(self, host: str) -> bool:
         """Whether the host has not been asked to get ready by this run yet."""
@@ -632,7 +632,7 @@ class _Pass:
             pairs.append([event_id, "noticed"])
             if entry["wait_until"] and not story["gone"]:
                 pairs.append([event_id, "deferred"])
-            elif story["held"] and action_of(entry["action"]).approves:
+            elif story["held"]:
                 pairs.append([event_id, "held"])
             if story["approved"]:
                 pairs.append([event_id, "approved"])
@@ -681,6 +681,5 @@ def _drained(record: Json | None) -> list[Json]:
 
 
 def _event_of(entry: Json) -> Json:
-    fields = ("event_id", "event_type", "event_status", "resource_type", "resources", "not_before", "seconds_left",
-              "description", "event_source", "duration_seconds", "leader")  # fmt: skip
-    return {**{key: entry.get(key) for key in fields}, "affects_me": True}
+    """The event of an entry of the plan, as a host that it names sees it."""
+    return {**{name: entry.get(name) for name in EVENT_FIELDS}, "affects_me": True}

@@ -13,9 +13,10 @@ import typing as t
 
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible_collections.graceful.azure.plugins.module_utils import _checkpoints, _drains, _health_checks
+from ansible_collections.graceful.azure.plugins.module_utils import _endpoint as endpoint
 from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
 from ansible_collections.graceful.azure.plugins.module_utils._kind import Kind
-from ansible_collections.graceful.azure.plugins.module_utils._text import clean, quoted
+from ansible_collections.graceful.azure.plugins.module_utils._text import clean, masked_all, quoted
 from ansible_collections.graceful.azure.plugins.plugin_utils import _checks as check
 from ansible_collections.graceful.azure.plugins.plugin_utils._capacity import validate_min_available
 from ansible_collections.graceful.azure.plugins.plugin_utils._policy import validate_policy
@@ -47,6 +48,11 @@ def _text(value: t.Any, name: str) -> str:
     return str(value)
 
 
+def _endpoint(value: t.Any, name: str) -> str:
+    given = _text(value, name).strip()
+    return given if given.lower() == "auto" else endpoint.checked(given)
+
+
 def _path(value: t.Any, name: str) -> str:
     if not isinstance(value, str) or not value.startswith("/"):
         raise check.refuse(name, "an absolute path", value)
@@ -56,7 +62,7 @@ def _path(value: t.Any, name: str) -> str:
 def _seconds(value: t.Any, name: str) -> float:
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = -1.0
     if isinstance(value, bool) or not 0 <= number <= LONGEST:
         raise check.refuse(name, f"a number of seconds, up to {LONGEST}", value)
@@ -101,6 +107,14 @@ class Items(t.NamedTuple):
     items: list[Json]
     secrets: Json
 
+    @property
+    def shown(self) -> list[Json]:
+        """As they are sent, logged and noted in the record: what URLs have of secrets is among the secrets only."""
+        return [
+            {**item, "options": masked_all(item["options"])} if "options" in item else masked_all(item)
+            for item in self.items
+        ]
+
 
 def _kinds(load: t.Callable[[str], type[Kind]], names: t.Sequence[str], phase: str, noun: str) -> Checker:
     def read(value: t.Any, name: str) -> Items:
@@ -141,10 +155,16 @@ def _item(kind: type[Kind], given: t.Mapping[str, t.Any], where: str) -> tuple[J
     mistake = kind.mistake(checked)
     if mistake:
         raise WrongSetting(f"{where}: {mistake}")
-    secret = {name for name, spec in kind.options.items() if spec.get("no_log")}
-    plain = {key: value for key, value in checked.items() if key not in secret}
-    kept = {key: checked[key] for key in secret if checked.get(key) is not None}
-    return {"timeout": timeout, "options": plain}, kept
+    plain, secret = _apart(checked, kind.options)
+    return {"timeout": timeout, "options": plain}, secret
+
+
+def _apart(checked: Json, options: t.Mapping[str, t.Mapping[str, t.Any]]) -> tuple[Json, Json]:
+    """The options that are no secrets, and all that have secrets in them, which a URL may have, too."""
+    declared = {name for name, spec in options.items() if spec.get("no_log")}
+    plain = {key: value for key, value in checked.items() if key not in declared}
+    secret = {key: value for key, value in checked.items() if key in declared or masked_all(value) != value}
+    return plain, {key: value for key, value in secret.items() if value is not None}
 
 
 def validated(
@@ -190,11 +210,10 @@ def _health(value: t.Any, name: str) -> Items:
         mistake = _health_checks.mistake(checked)
         if mistake:
             raise WrongSetting(f"{where}: {mistake}")
-        secret = {key for key, spec in _health_checks.OPTIONS.items() if spec.get("no_log")}
-        items.append({key: value for key, value in checked.items() if key not in secret})
-        kept = {key: checked[key] for key in secret if checked.get(key) is not None}
-        if kept:
-            secrets[f"health/{number}"] = kept
+        plain, secret = _apart(checked, _health_checks.OPTIONS)
+        items.append(plain)
+        if secret:
+            secrets[f"health/{number}"] = secret
     return Items(items, secrets)
 
 
@@ -266,7 +285,7 @@ SETTINGS: t.Final[t.Mapping[str, Setting]] = {
         _seconds,
     ),
     "vm_name": Setting("str", None, "The Azure name, where the service does not tell it (classic VMs).", _text),
-    "endpoint": Setting("str", "auto", "Where the metadata service is.", _text),
+    "endpoint": Setting("str", "auto", "Where the metadata service is.", _endpoint),
     "api_version": Setting("str", "2020-07-01", "Version of the metadata service, or `auto`.", _text),
     "record_dir": Setting("path", "/var/lib/graceful/records", "Directory for the record, on the host.", _path),
     "checkpoint_dir": Setting(
@@ -311,6 +330,9 @@ SETTINGS: t.Final[t.Mapping[str, Setting]] = {
     ),
     "drill_targets": Setting(
         "list", None, "For whom: host names, as a list or with commas; all by default.", _anything, "drill"
+    ),
+    "drill_notice": Setting(
+        "float", None, "Seconds of notice; by default the least that Azure gives for the event.", _seconds, "drill"
     ),
     "drill_duration": Setting("float", 5, "Seconds that the event lasts.", _seconds, "drill"),
     "drill_port": Setting("int", 8801, "The emulator's first port; each host has one.", _number, "drill"),

@@ -38,7 +38,7 @@ class World(t.NamedTuple):
 
     def judged(self) -> tuple[Json, Json]:
         made = plan(self.observations, self.groups, self.targeted, self.settings, now=NOW)
-        return made, approvals(made, self.reports, now=NOW)
+        return made, approvals(made, self.reports)
 
 
 # ---- what is drawn
@@ -65,6 +65,8 @@ rules = st.fixed_dictionaries(
         "resource": st.sampled_from(["shop_*", ["vault", "Mem-?"]]),
         "notice": st.sampled_from([600, {"min": 600}, {"max": 900}]),
         "max_duration": st.just(10),
+        "event_source": st.sampled_from(["platform", "User"]),
+        "urgent": st.booleans(),
         "unknown_names": st.sampled_from(["hold", "ignore", "ignore"]),
     },
 )
@@ -90,6 +92,8 @@ ACCIDENTS: list[Json] = [
     {"events": []},
     {"events": None},
     {"drained": True},
+    {"mistakes": ["graceful_health[0] has the key 'prot'"]},
+    {"drain_not_set": True},
 ]
 VIEWS: list[Json] = [
     {"event_status": "Started"},
@@ -178,41 +182,62 @@ def time_left(versions: list[Json]) -> int | None:
     return max(0, min(told)) if told else None
 
 
-def matches(rule: Json, kind: str, left: int | None, longest: int | None, groups: set[str], vm: str) -> bool:
+class Facts(t.NamedTuple):
+    """What a rule may ask about an event and one of its hosts."""
+
+    kind: str
+    vm: str
+    groups: set[str]
+    longest: int | None = None
+    left: int | None = None
+    source: str | None = None
+
+
+def matches(rule: Json, facts: Facts) -> bool:
     def several(key: str) -> list[str]:
-        return [rule[key]] if isinstance(rule[key], str) else list(rule[key])
+        return [rule[key].lower()] if isinstance(rule[key], str) else [one.lower() for one in rule[key]]
 
-    notice = rule.get("notice", {})
+    left, notice = facts.left, rule.get("notice", {})
     span = {"max": notice} if isinstance(notice, int) else notice
-    return (
-        ("event_type" not in rule or kind.lower() in [one.lower() for one in several("event_type")])
-        and ("group" not in rule or bool(groups & set(several("group"))))
-        and ("resource" not in rule or any(fnmatch.fnmatchcase(plain(vm), plain(one)) for one in several("resource")))
-        and (not span or (left is not None and span.get("min", 0) <= left <= span.get("max", left)))
-        and ("max_duration" not in rule or (longest is not None and longest <= rule["max_duration"]))
-    )
+    asked = {
+        "event_type": lambda: facts.kind.lower() in several("event_type"),
+        "event_source": lambda: (facts.source or "").lower() in several("event_source"),
+        "group": lambda: bool(facts.groups & set(several("group"))),
+        "resource": lambda: any(fnmatch.fnmatchcase(plain(facts.vm), plain(one)) for one in several("resource")),
+        "notice": lambda: left is not None and span.get("min", 0) <= left <= span.get("max", left),
+        "max_duration": lambda: facts.longest is not None and facts.longest <= rule["max_duration"],
+    }
+    return all(holds() for key, holds in asked.items() if key in rule)
 
 
+FAILING: Json = {"event_type": "Redeploy", "event_source": "Platform", "notice": {"min": 86400}}
 DEFAULTS: list[Json] = [
     {"event_type": "Freeze", "max_duration": 10, "action": "notify"},
+    {**FAILING, "urgent": True, "action": "drain_and_approve"},
     {"event_type": ["Freeze", "Reboot", "Redeploy", "Terminate"], "action": "drain_and_approve"},
     {"event_type": "Preempt", "action": "drain"},
 ]
 
 
-def decided(policy: list[Json] | None, *facts: t.Any) -> Json:
+def decided(policy: list[Json] | None, facts: Facts) -> Json:
     """The rule that decides, the documented defaults included."""
-    fitting = (rule for rule in (DEFAULTS if policy is None else policy) if matches(rule, *facts))
+    fitting = (rule for rule in (DEFAULTS if policy is None else policy) if matches(rule, facts))
     return next(fitting, {"action": "notify"})
 
 
-def demanded(world: World, host: str, versions: list[Json]) -> Json:
-    kind = versions[0]["event_type"] or "Unknown"
+def demanded(world: World, host: str, event_id: str) -> Json:
+    seen = sightings(world, event_id)
+    versions = [event for one in sorted(seen) for event in seen[one]]
     durations = [event["duration_seconds"] for event in versions]
-    longest = None if any(one is None or one < 0 for one in durations) else max(durations)
-    groups = {group for group, members in world.groups.items() if host in members}
-    vm = world.observations[host]["vm_name"]
-    return decided(world.settings.get(host, {}).get("policy"), kind, time_left(versions), longest, groups, vm)
+    facts = Facts(
+        kind=versions[0]["event_type"] or "Unknown",
+        vm=world.observations[host]["vm_name"],
+        groups={group for group, members in world.groups.items() if host in members},
+        longest=None if any(one is None or one < 0 for one in durations) else max(durations),
+        left=time_left(versions),
+        source=next((event["event_source"] for event in versions if event["event_source"]), None),
+    )
+    return decided(world.settings.get(host, {}).get("policy"), facts)
 
 
 def is_ready(world: World, host: str, event_id: str) -> bool:
@@ -253,7 +278,7 @@ def objections(world: World, event_id: str) -> list[str]:
     seen = sightings(world, event_id)
     versions = [event for events in seen.values() for event in events]
     hosts, unknown, doubtful = affected_hosts(world, event_id)
-    demands = {host: demanded(world, host, versions) for host in hosts}
+    demands = {host: demanded(world, host, event_id) for host in hosts}
     found = {
         "not everybody sees it Scheduled": any(event["event_status"] != "Scheduled" for event in versions),
         "its type is disputed": len({event["event_type"] or "Unknown" for event in versions}) > 1,
@@ -269,6 +294,10 @@ def objections(world: World, event_id: str) -> list[str]:
     for host in hosts:
         one = world.observations[host]
         found[f"{host} is outside"] = host not in world.targeted
+        found[f"{host} is written wrong"] = bool(one.get("mistakes"))
+        found[f"nobody said how to drain {host}"] = (
+            bool(one.get("drain_not_set")) and "drain" in demands[host]["action"]
+        )
         found[f"{host} is silent"] = not one["reachable"] or bool(one["error"])
         found[f"{host} does not see it"] = was_asked(one) and host not in seen
         found[f"{host} is not ready"] = not is_ready(world, host, event_id)
@@ -276,10 +305,12 @@ def objections(world: World, event_id: str) -> list[str]:
     return [words for words, applies in found.items() if applies]
 
 
-def put_off_by_window(world: World, hosts: list[str], versions: list[Json]) -> bool:
+def put_off_by_window(world: World, hosts: list[str], event_id: str) -> bool:
     """Only where it is plain: all windows that matter are the same closed one, and it opens in time."""
-    given_windows = [world.settings.get(host, {}).get("window") for host in hosts]
+    patient = [host for host in hosts if not demanded(world, host, event_id).get("urgent")]
+    given_windows = [world.settings.get(host, {}).get("window") for host in patient]
     budget = max(world.settings.get(host, {}).get("drain_budget", 300) for host in hosts)
+    versions = [event for events in sightings(world, event_id).values() for event in events]
     return CLOSED in given_windows and OPEN not in given_windows and (time_left(versions) or 0) - budget >= 7200
 
 
@@ -315,14 +346,17 @@ def check(world: World, shuffled: t.Callable[[list[t.Any]], list[t.Any]]) -> Non
         assert not objections(world, event_id), (entry, objections(world, event_id))
         hosts = affected_hosts(world, event_id)[0]
         assert sorted(entry["hosts"]) == sorted(set(hosts))
-        assert entry["leader"] in hosts
-        versions = [event for events in sightings(world, event_id).values() for event in events]
-        assert not put_off_by_window(world, hosts, versions), f"{event_id} is approved before the window opens"
-    check_capacity(world, approved, {host for entry in made["events"] for host in entry["drain"] if entry["hold"]})
+        assert entry["approvers"]
+        assert set(entry["approvers"]) <= set(hosts)
+        assert not put_off_by_window(world, hosts, event_id), f"{event_id} is approved before the window opens"
+    check_capacity(world, approved, {host for entry in made["events"] for host in entry["drain"] if entry["holds"]})
     for entry in made["events"]:
         for host in entry["drain"]:
             assert host in world.targeted
             assert world.observations[host]["reachable"]
+            assert not world.observations[host].get("mistakes"), (
+                f"{host} is drained although something is written wrong"
+            )
     if not any({"min_available", "window"} & set(own) for own in world.settings.values()):
         held = ids - set(approved)
         assert all(objections(world, event_id) for event_id in held), "held although nothing speaks against it"

@@ -19,14 +19,15 @@ from pathlib import Path
 
 import pytest
 import yaml
-from ansible_collections.graceful.azure.tests.integration.harness import COLLECTION, EMULATOR
+from ansible_collections.graceful.azure.tests.integration.harness import EMULATOR
+from ansible_collections.graceful.azure.tests.tools.launcher import Launch
 
 Json = dict[str, t.Any]
 HERE = Path(os.path.abspath(__file__)).parent
 HOSTILE = "{{ lookup('ansible.builtin.pipe', 'touch ' ~ reports ~ '/evil') }}"
 # What happens to the event before the role is applied.
 GONE, STARTED = "cancel", "start"
-UNDO = {"tasks_from": "undo", "event": GONE}
+UNDO = {"undo": True, "event": GONE}
 RESTORE = {"role": "restore", "event": GONE}
 SAVE = {"role": "checkpoint"}
 PATIENCE = 900
@@ -168,7 +169,7 @@ class Outcome(t.NamedTuple):
 
 
 class HealthServer(http.server.ThreadingHTTPServer):
-    """Every host's health: 503 if its file `out` is there. A POST to /host/out or /host/in makes and removes it."""
+    """/HOST/health is 503 if the host has a file `out`; a POST to /HOST/out or /HOST/in makes and removes that."""
 
     daemon_threads = True
 
@@ -186,8 +187,9 @@ class HealthHandler(http.server.BaseHTTPRequestHandler):
     server: HealthServer
 
     def do_GET(self) -> None:
-        host = self.path.split("/")[1]
-        self._answer(503 if (self.server.folder / host / "out").exists() else 200)
+        host, what = self.path.split("/")[1:]
+        out = what == "health" and (self.server.folder / host / "out").exists()
+        self._answer(503 if out else 200)
 
     def do_POST(self) -> None:
         host, way = self.path.split("/")[1:]
@@ -219,37 +221,22 @@ class Stage:
         inventory = folder / "inventory.json"
         hosts = {case.name: self._host(case, server) for case in cases}
         inventory.write_text(json.dumps({"all": {"vars": self._variables(), "hosts": hosts}}))
-        settings = {
-            "ANSIBLE_COLLECTIONS_PATH": str(COLLECTION.parents[2]),
-            "ANSIBLE_CONNECTION_PLUGINS": str(HERE / "plugins" / "connection"),
-            "ANSIBLE_PIPELINING": "1",
-            "ANSIBLE_NOCOLOR": "1",
-            "ANSIBLE_LOCALHOST_WARNING": "0",
-        }
-        command = [str(Path(sys.executable).with_name("ansible-playbook")), "-f", "8", "-i", str(inventory)]
-        output = folder / "output"
+        launch = Launch(HERE / "roles.yml", inventory, folder / "ansible", arguments, forks=8)
         try:
-            with output.open("w") as file:
-                self.code = subprocess.run(
-                    [*command, *arguments, str(HERE / "roles.yml")],
-                    env={**os.environ, **settings},
-                    stdin=subprocess.DEVNULL,
-                    stdout=file,
-                    stderr=file,
-                    timeout=PATIENCE,
-                    check=False,
-                ).returncode
+            done = launch.run(PATIENCE)
         finally:
             emulator.terminate()
             emulator.wait(10)
             server.shutdown()
             server.server_close()
-        self.output = output.read_text()
+        self.code, self.output = done.returncode, done.stdout
         lines = (folder / "journal").read_text().splitlines()
         self._requests = [line for line in map(json.loads, lines) if line["kind"] == "request"]
 
     def _emulator(self, cases: t.Sequence[Case]) -> subprocess.Popen[str]:
-        (self.folder / "fleet.json").write_text(json.dumps({"vms": {case.name: {"scope": case.name} for case in cases}}))
+        (self.folder / "fleet.json").write_text(
+            json.dumps({"vms": {case.name: {"scope": case.name} for case in cases}})
+        )
         serve = ["serve", "--fleet", str(self.folder / "fleet.json"), "--journal", str(self.folder / "journal")]
         process = subprocess.Popen([sys.executable, str(EMULATOR), *serve], stdout=subprocess.PIPE, text=True)
         assert process.stdout
@@ -272,7 +259,7 @@ class Stage:
             "work": f"{self.folder}/{{{{ inventory_hostname }}}}",
             "fate": "{{ work }}.fate",
             "drain_record_dir": "{{ work }}/records",
-            "drain_seconds": 300,
+            "seconds": 300,
             "checkpoint_record_dir": "{{ work }}/records",
             "checkpoint_directory": "{{ work }}/archives",
             "checkpoint_controller_directory": "{{ reports }}/archives",
@@ -332,7 +319,7 @@ TAKEN_OVER = Case(
 LOST_STEP = Case(
     "lost-step",
     [tasks("queue", do="including", probe="probe.yml")],
-    turns=({}, {"steps": []}, {**UNDO, "steps": []}, {"tasks_from": "undo"}),
+    turns=({}, {"steps": []}, {**UNDO, "steps": []}, {"undo": True}),
 )
 PROBE_LOST = Case("probe-lost", [tasks("queue", do="do", probe="lost.yml")], variables={"ansible_connection": "frail"})
 PROBE_BLIND = Case("probe-blind", [tasks("queue", probe="unregistered.yml")])
@@ -351,16 +338,16 @@ LATE_MODULE = Case(
     [health(), {"name": "users", "kind": "connections", "ports": ["{{ busy }}"], "timeout": 15}],
 )
 SLOW_SUM = Case("slow-sum", [tasks("naps", do="naps", timeout=5)])
-NO_TIME = Case("no-time", [tasks("slow", do="sleep")], variables={"drain_seconds": 20})
+NO_TIME = Case("no-time", [tasks("slow", do="sleep")], variables={"seconds": 20})
 UNREACHABLE = Case(
     "unreachable",
     [health(), tasks("queue", do="go_down", probe="gone is success"), tasks("never")],
-    variables={"ansible_connection": "frail", "drain_seconds": 30},
+    variables={"ansible_connection": "frail", "seconds": 60},
 )
 LOST = Case(
     "lost",
     [health()],
-    variables={"ansible_connection": "frail", "fate": "{{ reports }}/../always.fate", "drain_seconds": 5},
+    variables={"ansible_connection": "frail", "fate": "{{ reports }}/../always.fate", "seconds": 5},
 )
 LOST_BALANCER = Case(
     "lost-balancer",
@@ -393,9 +380,7 @@ BY_URL = Case(
 SILENT_URL = Case("silent-url", [health(url="http://127.0.0.1:{{ closed }}/")])
 NOTHING = Case("nothing", turns=({}, UNDO))
 NO_EVENT = Case("no-event", [health()], turns=({"event": GONE},))
-STANDING = Case(
-    "standing", [health()], turns=({}, {"tasks_from": "undo"}), variables={"drain_seconds": 8, "drain_silent_for": 300}
-)
+STANDING = Case("standing", [health()], turns=({}, {"undo": True, "seconds": 8}), variables={"drain_silent_for": 300})
 SECRET = Case(
     "secret",
     [
@@ -451,7 +436,7 @@ WRONG = [
     (Case("no-import", [health(), tasks("x", do="import")]), ["'x'", "import.yml", "include them instead"]),
     (Case("no-yaml", [health(), tasks("x", do="broken")]), ["'x'", "broken.yml"]),
     (Case("no-file", [health(), tasks("x", do="nowhere")]), ["'x'", "nowhere.yml", "not there"]),
-    (Case("no-list", "health_probe"), ["has to be a list"]),
+    (Case("no-list", "health_probe"), ["must be a list"]),
     (Case("no-save", turns=(SAVE,), saves=[{"name": "x", "kind": "path"}]), ["'x'", "unknown kind 'path'", "paths"]),
 ]
 CASES = [
@@ -522,12 +507,22 @@ def test_everything_is_drained_once_and_undone_in_reverse_order(stage: Stage) ->
     assert outcome.statuses() == dict.fromkeys(names, "done")
     assert [mark["what"] for mark in first["timeline"]] == ["claimed", *["draining"] * 6, "ready"]
     assert again["ready"]
-    assert [step["at"] for step in again["steps"]] == [step["at"] for step in first["steps"]], "done twice"
+    drained = [mark for mark in first["timeline"] if mark["what"] == "draining"]
+    assert [mark for mark in again["timeline"] if mark["what"] == "draining"] == drained, "done twice"
     assert undone["ready"], undone
     assert outcome.statuses(2) == dict.fromkeys(names, "undone")
     back = [mark["detail"].split(":")[0] for mark in undone["timeline"] if mark["what"] == "restoring"]
     assert back == ["", "back", "front", "queue", "users", "balancer"]
-    assert (outcome.folder / "orders").read_text().split() == "off front off back on back on front".split()
+    assert (outcome.folder / "orders").read_text().split() == [
+        "off",
+        "front",
+        "off",
+        "back",
+        "on",
+        "back",
+        "on",
+        "front",
+    ]
     assert outcome.record is None
     assert not outcome.did
     assert not (outcome.folder / "out").exists()
@@ -539,7 +534,7 @@ def test_the_users_tasks_see_the_event_and_the_step(stage: Stage) -> None:
 
 def test_a_later_run_takes_over_and_does_nothing_twice(stage: Stage) -> None:
     outcome = stage.outcome(TAKEN_OVER)
-    first, second, third = outcome.reports
+    _first, second, third = outcome.reports
     assert [report["ready"] for report in outcome.reports] == [True, True, True], outcome.reports
     taken = [mark["detail"] for mark in second["timeline"] if mark["what"] == "claimed"]
     assert "taken over from first" in taken[-1]
@@ -686,7 +681,9 @@ def test_what_was_saved_on_the_controller_comes_back_from_there(stage: Stage) ->
     outcome = stage.outcome(SAVED)
     _drained, saved, restored = outcome.reports
     assert saved["ready"], saved
-    assert {step["name"]: step["status"] for step in saved["steps"]} == dict.fromkeys(("cache", "queue", "flush"), "done")
+    assert {step["name"]: step["status"] for step in saved["steps"]} == dict.fromkeys(
+        ("cache", "queue", "flush"), "done"
+    )
     (copy,) = (stage.reports / "archives" / "saved").glob("*.tar.gz")
     assert copy.stat().st_mode & 0o077 == 0 or copy.parent.stat().st_mode & 0o077 == 0
     assert (outcome.folder / "saved").read_text() == "SAVED-1"
@@ -762,7 +759,7 @@ def test_a_wrong_step_is_refused_before_anything_is_touched(stage: Stage, case: 
 
 
 def test_check_mode_touches_nothing_and_is_not_ready(tmp_path: Path) -> None:
-    case = Case("checked", [health(), tasks("queue")], turns=({}, {"tasks_from": "undo"}, RESTORE, SAVE), saves=[cache()])
+    case = Case("checked", [health(), tasks("queue")], turns=({}, {"undo": True}, RESTORE, SAVE), saves=[cache()])
     stage = Stage([case], tmp_path, "--check")
     outcome = stage.outcome(case)
     assert stage.code == 0, stage.output[-6000:]

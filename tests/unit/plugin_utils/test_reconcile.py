@@ -194,6 +194,23 @@ def test_a_name_that_nobody_knows_holds_the_event(world: World, name: str, word:
     assert event.posts == []
 
 
+def test_an_event_of_strangers_only_is_held(world: World) -> None:
+    world.add("web1")
+    event = world.announce("E1", "vm-stranger")
+    report = Player(world).play()
+    assert (report["result"], outcome(report), event.posts) == ("held", "held", [])
+    assert "no inventory host has the Azure name" in holds(report)
+
+
+def test_an_event_that_one_host_does_not_let_be_approved_is_held(world: World) -> None:
+    world.add("web1")
+    world.add("web2", policy=[{"action": "drain"}])
+    event = world.announce("E1", "web1", "web2")
+    report = Player(world).play()
+    assert (report["result"], outcome(report), event.posts) == ("held", "held", [])
+    assert "the policy of web2 says drain" in holds(report)
+
+
 def test_a_host_outside_the_run_holds_the_event(world: World) -> None:
     world.add("web1", "web2")
     event = world.announce("E1", "web1", "web2")
@@ -443,6 +460,17 @@ def test_steps_that_nobody_wrote_down_hold_the_event(world: World) -> None:
     assert event.posts == []
 
 
+def test_a_group_that_does_not_exist_is_said_also_where_nothing_is_announced(world: World) -> None:
+    world.add("web1", policy=[{"group": "wbe", "action": "notify"}], min_available={"wbe": 1})
+    report = Player(world).play()
+    assert report["result"] == "nothing"
+    assert report["messages"] == [
+        "Nothing is announced.",
+        "graceful_min_available names the group 'wbe', which the inventory does not have: it protects nothing.",
+        "graceful_policy names the group 'wbe', which the inventory does not have: no host matches it.",
+    ]
+
+
 # Capacity, window, batches
 
 
@@ -585,6 +613,21 @@ def test_what_a_dead_run_left_is_put_back_when_its_event_is_gone(world: World) -
     assert results(report) == {"web1": "restored"}
     assert report["result"] == "done"
     assert world.drained() == []
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_a_drill_does_not_put_back_what_it_did_not_announce(world: World, force: bool) -> None:
+    """Its hosts do not ask Azure, so it cannot know whether that event is over."""
+    world.add("web1", "web2")
+    claim(world, "web1", "E0", "run-9")
+    world.now += 1000
+    world.announce("E1", "web2")
+    player = Player(world, force_claim=force, drill={"announced": "2026-09-19T18:16:00Z"})
+    report = player.play()
+    assert (report["drill"], report["announced"]) == (True, "2026-09-19T18:16:00Z")
+    assert results(report)["web2"] == "restored"
+    assert "put_back" not in orders_of(player, "web1")
+    assert world.drained() == ["web1"]
 
 
 def test_what_a_live_run_has_not_put_back_yet_is_told_and_left_alone(world: World) -> None:
