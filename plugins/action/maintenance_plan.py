@@ -24,7 +24,14 @@ from ansible_collections.graceful.azure.plugins.plugin_utils._play import (
     require_linear,
     variables_of,
 )
-from ansible_collections.graceful.azure.plugins.plugin_utils._recap import doing, failure_of, messages, report, standing
+from ansible_collections.graceful.azure.plugins.plugin_utils._recap import (
+    doing,
+    failure_of,
+    last_occasions,
+    messages,
+    report,
+    standing,
+)
 from ansible_collections.graceful.azure.plugins.plugin_utils._reconcile import NOTHING, Seen, advance, begin
 from ansible_collections.graceful.azure.plugins.plugin_utils._settings import read_settings
 from ansible_collections.graceful.azure.plugins.plugin_utils._slices import say
@@ -54,11 +61,11 @@ class ActionModule(ActionBase):
             raise AnsibleActionFail(clean(exc, 1000)) from exc
         told_of = report(run, time.time()) if run["done"] or run.get("tell") else {}
         if run["done"] and run["options"]["webhooks"] and not run["check_mode"]:
-            last = {"done": "restored", "failed": "failed"}.get(told_of["result"])
-            run["tell"] = [*run["tell"], *([last] if last else []), "finished"]
+            run["tell"] += last_occasions(told_of)
         # Registered, and no facts: those could be overwritten by the facts that a host tells. The whole run is one text, which
         # Ansible does not look into each time that something else is asked for.
-        result.update(_for_tasks(run, told_of), msg=told, changed=False, run=json.dumps(run, default=str), report=told_of)
+        whole = json.dumps(run, default=str)
+        result.update(_for_tasks(run, told_of), msg=told, changed=False, run=whole, report=told_of)
         return result
 
     def _recap(self) -> list[str]:
@@ -79,7 +86,7 @@ class ActionModule(ActionBase):
         if options["drill"]:
             name = f"drill, {name}"
         run = begin(str(uuid.uuid4()), name, options, now)
-        run.update(options=options, force=options["force_claim"], names=self._known_names(options))
+        run.update(options=options, force=options["force_claim"], **self._known_names(options))
         return run, [f"Run {name}"]
 
     def _options(self) -> Json:
@@ -101,10 +108,11 @@ class ActionModule(ActionBase):
             values.update(wait=0, report_always=True)
         return values
 
-    def _known_names(self, options: Json) -> dict[str, str]:
+    def _known_names(self, options: Json) -> dict[str, dict[str, str]]:
         if options["drill"]:
-            return dict(options["drill"]["names"])
-        return report_dir.read_names(self._report_dir(options), play_hosts(self._vars))
+            return {"names": dict(options["drill"]["names"])}
+        # Also of hosts that are not in this run.
+        return {"learnt": report_dir.read_names(self._report_dir(options), self._vars["groups"].get("all", []))}
 
     def _report_dir(self, options: Json) -> str:
         return report_dir.absolute(str(options["report_dir"] or "graceful-reports"))
@@ -174,7 +182,7 @@ class ActionModule(ActionBase):
         return {event_id: typed.get(event_id, "").strip().lower() == "yes" for event_id in asked}
 
 
-def _for_tasks(run: Json, result: Json) -> Json:
+def _for_tasks(run: Json, result: Json | None) -> Json:
     """What the role's tasks look at."""
     keys = ("run_id", "pass", "next", "involved", "approve", "confirm", "tell", "done", "check_mode", "options")
     steps = {host: step["tasks"] for host, step in (run.get("controller_steps") or {}).items()}

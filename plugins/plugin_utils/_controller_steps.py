@@ -59,6 +59,11 @@ def described(step: Json, items: t.Sequence[Json], now: float, find: Find) -> Js
     return told
 
 
+def is_needed_for(item: Json) -> bool:
+    """Whether the controller takes this step or checkpoint, or fetches what it saves."""
+    return item["kind"] in BY_CONTROLLER or item["options"].get("to") == "controller"
+
+
 def tasks_of(step: Json) -> str:
     """The task file of the role maintenance that takes the step."""
     modes = {"look": "look.yml", "fetch": "fetch.yml", "send": "send.yml"}
@@ -71,8 +76,7 @@ def most_passes(order: str, drains: t.Sequence[Json], saves: t.Sequence[Json], r
     if order == "put_back":
         left = [step for step in (record or {"steps": []})["steps"] if step["status"] != "undone"]
         return min(MOST_PASSES, sum(step["kind"] in (*BY_CONTROLLER, "paths") for step in left))
-    fetched = [item for item in saves if item["options"].get("to") == "controller"]
-    number = len(fetched) + sum(item["kind"] in BY_CONTROLLER for item in (*drains, *saves))
+    number = sum(is_needed_for(item) for item in (*drains, *saves))
     return min(MOST_PASSES, number * (number + 5) // 2)
 
 

@@ -21,8 +21,8 @@ STATES = ("looked", "ready", "working", "next", "failed", "waiting", "put_back",
 MODES = ("look", "do", "undo", "verify", "fetch", "send")
 # No honest host comes near these; more is not looked at.
 MOST, MOST_ENTRIES = 2000, 200
-# No date is later, and no step takes longer.
-LATEST, LONGEST = 1e11, 86400.0
+LATEST = 1e11
+MOST_PAUSE, MOST_SECONDS = 3600.0, 86400.0
 
 
 def admitted(result: t.Mapping[str, t.Any]) -> Json:
@@ -65,17 +65,13 @@ def _number_or_0(value: t.Any) -> float:
 
 
 def _time(value: t.Any) -> float | None:
-    """Seconds since 1970."""
+    """Seconds since 1970, up to a year that a date can have."""
     number = _number(value)
     return number if number is not None and 0 <= number < LATEST else None
 
 
 def _time_or_0(value: t.Any) -> float:
     return _time(value) or 0.0
-
-
-def _seconds(least: float) -> Read:
-    return lambda value: min(LONGEST, max(least, _number_or_0(value)))
 
 
 def _whole(value: t.Any) -> int | None:
@@ -128,13 +124,19 @@ def _by_id(read: Read) -> Read:
     )
 
 
-def _entries(value: t.Any) -> Json:
-    """Without an id, an event cannot be told from others."""
-    return {key: entry for key, entry in _by_id(_entry)(value).items() if entry["event"]["event_id"]}
-
-
 def _names(value: t.Any) -> list[str]:
     return [clean(name, 200) for name in value[:MOST]] if isinstance(value, (list, tuple)) else []
+
+
+def _entries(value: t.Any) -> Json:
+    """Without an id an event cannot be told from others."""
+    entries = _by_id(_entry)(value)
+    return {key: one for key, one in entries.items() if one["event"]["event_id"]}
+
+
+def _before(value: t.Any) -> Json:
+    """Of what a record says about other machines, only how they were before counts."""
+    return {"servers": _list_or_empty(_server, MOST_ENTRIES)(value.get("servers") if isinstance(value, t.Mapping) else None)}
 
 
 # ---- the shapes
@@ -154,7 +156,7 @@ _step = _shape(
 )
 _mark = _shape(**dict.fromkeys(("what", "detail", "event_id"), _text(400)), at=_time_or_0)
 # As the host's own code has checked it; here only what the controller reads.
-_record = _or_none(_shape(events=_entries, steps=_list_or_empty(_step), timeline=_list_or_empty(_mark, 500)))
+_record = _or_none(_shape(events=_entries, steps=_list_or_empty(_step, 500), timeline=_list_or_empty(_mark, 500)))
 _observation = _shape(
     time=_time,
     error=_text_or_none(400),
@@ -166,15 +168,14 @@ _observation = _shape(
     endpoint=_text(200),
     record=_record,
     record_error=_text_or_none(400),
+    warnings=lambda value: [clean(one, 600) for one in value[:20]] if isinstance(value, (list, tuple)) else [],
 )
+_server = _shape(host=_text(200), socket=_text(200), in_service=lambda value: value is not False)
 _next = _shape(
     **dict.fromkeys(("phase", "name", "kind", "archive"), _text(400)),
     mode=_choice(MODES, ""),
-    seconds=_seconds(1.0),
-    # Of what a record says about other machines, only how they were before counts.
-    before=_shape(
-        servers=_list_or_empty(_shape(host=_text(200), socket=_text(200), in_service=lambda value: value is not False))
-    ),
+    seconds=lambda value: min(MOST_SECONDS, max(1.0, _number_or_0(value))),
+    before=_before,
 )
 _report = _shape(
     state=_choice(STATES, "failed"),
@@ -183,7 +184,7 @@ _report = _shape(
     # False where a failed step only waits for its next try.
     tried=lambda value: value is not False,
     attempts=lambda value: _whole(value) or 0,
-    next_try=_seconds(0.0),
+    next_try=lambda value: min(MOST_PAUSE, max(0.0, _number_or_0(value))),
     next=lambda value: step if (step := _or_none(_next)(value)) and step["mode"] else None,
     held=_by_id(_shape(run_name=_text(200))),
     approval=_or_none(_approval),

@@ -176,6 +176,15 @@ def failure_of(told: Json) -> str:
     return ""
 
 
+def last_occasions(told: Json) -> list[str]:
+    """What webhooks are told when a run is over. One that found nothing to do, or that it is not time yet, tells nothing."""
+    if told["result"] not in ("done", "held", "failed"):
+        return []
+    over = any(event["outcome"] in ("completed", "cancelled", "drained") for event in told["events"])
+    restored = over or any(host["result"] == "restored" for host in told["hosts"].values())
+    return [*(["restored"] if restored else []), *(["failed"] if told["result"] == "failed" else []), "finished"]
+
+
 def _had_work(run: Json, host: str) -> bool:
     known = run["hosts"][host]
     return bool(known["closed"] or known["timeline"] or (known["events"] and _touched(run, host)))
@@ -227,21 +236,20 @@ def _host_result(run: Json, host: str) -> Host:
 
 
 def _timeline(run: Json, host: str) -> list[Json]:
+    """In order; of what happened in one second, what was noticed comes first and what was approved last."""
     known = run["hosts"][host]
-    marks = [dict(mark, at=iso(mark["at"])) for mark in known["timeline"]]
-    for event_id in known["events"]:
-        story = run["events"].get(event_id)
-        if story is None:
-            continue
-        spelled = story["entry"]["event_id"]
-        marks.append({"at": story["noticed"], "what": "noticed", "detail": "", "event_id": spelled})
-        if story["approved"] and host != story["approved_by"]:
-            marks.append({"at": story["approved"], "what": "approved", "detail": "", "event_id": spelled})
+    stories = [story for event_id in known["events"] if (story := run["events"].get(event_id))]
+    marks = [_mark(story["noticed"], "noticed", story) for story in stories]
+    marks += [dict(mark, at=iso(mark["at"])) for mark in known["timeline"]]
+    approved = [story for story in stories if story["approved"] and host != story["approved_by"]]
+    marks += [_mark(story["approved"], "approved", story) for story in approved]
     for gap in known["interruptions"]:
-        marks.append({"at": gap["lost"], "what": "down", "detail": "", "event_id": ""})
-        if gap["back"]:
-            marks.append({"at": gap["back"], "what": "back", "detail": "", "event_id": ""})
+        marks += [_mark(gap["lost"], "down"), *([_mark(gap["back"], "back")] if gap["back"] else [])]
     return sorted(marks, key=lambda mark: str(mark["at"]))
+
+
+def _mark(at: str, what: str, story: Json | None = None) -> Json:
+    return {"at": at, "what": what, "detail": "", "event_id": story["entry"]["event_id"] if story else ""}
 
 
 def _event_story(run: Json, event_id: str, hosts: t.Mapping[str, Json]) -> Json:
@@ -322,7 +330,8 @@ def _result(run: Json, hosts: t.Mapping[str, Json], events: t.Sequence[Json]) ->
     results = {story["result"] for story in hosts.values()}
     outcomes = {event["outcome"] for event in events}
     if run["check_mode"]:
-        return "failed" if _mistakes(run) else "planned" if events else "nothing"
+        wrong = _mistakes(run) or run.get("options", {}).get("webhook_mistake")
+        return "failed" if wrong else "planned" if events else "nothing"
     if results & set(BAD_ENDS) or "failed" in outcomes or _unreadable(run):
         return "failed"
     if "held" in outcomes:

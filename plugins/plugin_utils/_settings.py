@@ -59,7 +59,7 @@ def _path(value: t.Any, name: str) -> str:
     return value
 
 
-def _seconds(value: t.Any, name: str) -> float:
+def seconds(value: t.Any, name: str) -> float:
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):
@@ -148,7 +148,7 @@ def _item(kind: type[Kind], given: t.Mapping[str, t.Any], where: str) -> tuple[J
     options = {key: value for key, value in given.items() if key not in ("name", "kind", "timeout")}
     timeout = given.get("timeout")
     if timeout is not None:
-        timeout = _seconds(timeout, f"{where}: timeout")
+        timeout = seconds(timeout, f"{where}: timeout")
         if not timeout:
             raise check.refuse(f"{where}: timeout", "more than 0", timeout)
     checked = validated(options, kind.options, kind.rules, where)
@@ -282,7 +282,7 @@ SETTINGS: t.Final[t.Mapping[str, Setting]] = {
         "int",
         1800,
         "Seconds after NotBefore until an event has to be gone. No run waits for more than a day.",
-        _seconds,
+        seconds,
     ),
     "vm_name": Setting("str", None, "The Azure name, where the service does not tell it (classic VMs).", _text),
     "endpoint": Setting("str", "auto", "Where the metadata service is.", _endpoint),
@@ -292,13 +292,13 @@ SETTINGS: t.Final[t.Mapping[str, Setting]] = {
         "path", "/var/lib/graceful/checkpoints", "Directory for archives, on a disk of the host that survives.", _path
     ),
     "wait": Setting(
-        "float", 0, "Seconds to wait for an announcement. 0 takes what is there. An extra variable.", _seconds, "run"
+        "float", 0, "Seconds to wait for an announcement. 0 takes what is there. An extra variable.", seconds, "run"
     ),
     "wait_round": Setting(
         "float",
         10,
         "How many seconds may pass until what one host sees is known to all. An extra variable.",
-        _seconds,
+        seconds,
         "run",
     ),
     "serial": Setting(
@@ -332,9 +332,9 @@ SETTINGS: t.Final[t.Mapping[str, Setting]] = {
         "list", None, "For whom: host names, as a list or with commas; all by default.", _anything, "drill"
     ),
     "drill_notice": Setting(
-        "float", None, "Seconds of notice; by default the least that Azure gives for the event.", _seconds, "drill"
+        "float", None, "Seconds of notice; by default the least that Azure gives for the event.", seconds, "drill"
     ),
-    "drill_duration": Setting("float", 5, "Seconds that the event lasts.", _seconds, "drill"),
+    "drill_duration": Setting("float", 5, "Seconds that the event lasts.", seconds, "drill"),
     "drill_port": Setting("int", 8801, "The emulator's first port; each host has one.", _number, "drill"),
     "drill_control_port": Setting("int", 8800, "The port of its control.", _number, "drill"),
     "drill_dir": Setting("path", "/opt/azure-events-emulator", "Its directory on the first host.", _path, "drill"),

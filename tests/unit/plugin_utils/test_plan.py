@@ -480,7 +480,7 @@ def test_the_summary_tells_the_plan_in_words() -> None:
         "'E1': Reboot of web1 in 15 min: drain, then approve (rule 'reboot or move'):"
         " a drained host loses nothing, and approving saves the wait.",
         "  drain now: web1",
-        "  not approved: no inventory host has the Azure name 'vm9'",
+        "  not approved: no inventory host has the Azure name 'vm9'; web3 could not be asked what Azure calls it",
         "'E2': Reboot of web2 in 15 min: drain, then approve (rule 'reboot or move'):"
         " a drained host loses nothing, and approving saves the wait.",
         "  drain now: web2",
