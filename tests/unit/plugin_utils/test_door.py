@@ -35,7 +35,7 @@ WHOLE: Json = {
                "next": NEXT, "held": {"e1": {"run_name": "other"}}, "approval": APPROVAL, "closed": RECORD},
     "observation": {"time": NOW, "error": "none", "events": [EVENT], "document": "fingerprint", "clock_offset": 0.5,
                     "vm_name": "vm1", "api_version": "2020-07-01", "endpoint": "http://127.0.0.1:1", "record": RECORD,
-                    "record_error": "none"},
+                    "record_error": "none", "warnings": ["careful"]},
 }  # fmt: skip
 SETTINGS = {"policy": None, "drain_budget": 30, "gone_timeout": 60, "confirm": True, "vm_name": None}
 
