@@ -19,6 +19,7 @@ from ansible_collections.graceful.azure.plugins.plugin_utils import _task_files 
 from ansible_collections.graceful.azure.plugins.plugin_utils._door import admitted
 from ansible_collections.graceful.azure.plugins.plugin_utils._host_settings import (
     PLACEHOLDER,
+    api_version,
     file_mistakes,
     finder,
     host_settings,
@@ -217,7 +218,7 @@ class ActionModule(ActionBase):
         values = settings.values
         args: Json = {
             "endpoint": values["endpoint"],
-            "api_version": values["api_version"],
+            "api_version": api_version(values["api_version"], before),
             "connect_timeout": CONNECT_TIMEOUT,
             "record_dir": values["record_dir"],
             "order": order["order"],
