@@ -244,6 +244,7 @@ def await_events(module: AnsibleModule, service: Service) -> dict[str, t.Any]:
     filters = filters_of(params)
     view = Viewpoint(module, service, seen.vm_name)
     asked = service.client.limits
+    service.begin_with(seen.api_version)
 
     def read(budget: float) -> list[Event]:
         patience = min(asked.read_timeout, SETTLED_READ_TIMEOUT) if seen.answered else asked.read_timeout
@@ -251,7 +252,7 @@ def await_events(module: AnsibleModule, service: Service) -> dict[str, t.Any]:
         if filters.only_mine:
             view.require_name("only_mine")
         look = view.look()
-        seen.vm_name = view.vm_name
+        seen.vm_name, seen.api_version = view.vm_name, service.api_version
         return look.events
 
     done = wait(read, params["until"], filters, seen, params["timeout"], params["poll_interval"], service.client.clock)
