@@ -64,6 +64,8 @@ class Order(t.NamedTuple):
     looked: t.Mapping[str, Json] = {}
     # For approve: how old, in seconds, this host's own verification may be.
     max_age: float = 60.0
+    # For look: whether to see that a record could be written.
+    probe_record: bool = False
 
     @property
     def event_ids(self) -> list[str]:
@@ -177,6 +179,8 @@ class Engine:
         return bool(self.order.known) and fingerprint(self._events) != self.order.known
 
     def _look(self) -> Json:
+        if self.order.probe_record:
+            self.keeper.probe()
         if self.order.wait > 0:
             self._poll(self._changed)
         return {"state": "looked", "message": ""}

@@ -85,6 +85,11 @@ class Keeper:
             self.folder.inspect()
             return self.folder.read()
 
+    def probe(self) -> None:
+        """Raises if no record could be written. The directory is made."""
+        with self._explained(), self.folder.locked(self.clock):
+            self.folder.probe()
+
     def claim(self, events: t.Sequence[t.Mapping[str, t.Any]], boot_id: str) -> tuple[dict[str, Record], list[str]]:
         """Claim these events for this run. Returns who holds what could not be claimed, by id, and warnings."""
         held: dict[str, Record] = {}

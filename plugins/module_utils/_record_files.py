@@ -223,6 +223,17 @@ class Folder:
             raise WrongOption(f"The record cannot be written as JSON: {clean(exc)}. Nothing was written.") from exc
         if len(body) > LARGEST_RECORD:
             raise WrongOption(f"{file} would be larger than {LARGEST_RECORD} bytes, nothing was written.")
+        with self._draft(body) as draft:
+            os.replace(draft, file)
+        _sync(os.path.dirname(file))
+
+    def probe(self) -> None:
+        """Write as if it were a record, and keep nothing of it."""
+        with self._draft(b"{}"):
+            pass
+
+    @contextlib.contextmanager
+    def _draft(self, body: bytes) -> t.Iterator[str]:
         # One name is enough under the lock, and what a killed process left there does not pile up.
         draft = os.path.join(self.path, ".draft")
         with contextlib.suppress(FileNotFoundError):
@@ -232,12 +243,10 @@ class Folder:
                 opened.write(body)
                 opened.flush()
                 os.fsync(opened.fileno())
-            os.replace(draft, file)
-        except OSError:
+            yield draft
+        finally:
             with contextlib.suppress(OSError):
                 os.unlink(draft)
-            raise
-        _sync(os.path.dirname(file))
 
     def _trim(self, newest: str) -> None:
         with contextlib.suppress(OSError):

@@ -17,7 +17,7 @@ from ansible_collections.graceful.azure.plugins.module_utils._errors import Even
 from ansible_collections.graceful.azure.plugins.module_utils._kind import Kind, Noted, Runner, Tools
 from ansible_collections.graceful.azure.plugins.module_utils._patience import Late, Patience
 from ansible_collections.graceful.azure.plugins.module_utils._record import Keeper, LostClaim, find_step, unfinished
-from ansible_collections.graceful.azure.plugins.module_utils._text import clean, count, duration, quoted
+from ansible_collections.graceful.azure.plugins.module_utils._text import clean, count, duration, is_masked, quoted
 
 if t.TYPE_CHECKING:
     from ansible_collections.graceful.azure.plugins.module_utils._engine import Order
@@ -312,7 +312,7 @@ class Steps:
                 message = "nothing to undo"
             elif kind.by_controller:
                 if not self._answers(step, "undo"):
-                    raise Next(self._for_controller(step, "undo", before=step["before"], options=step["options"]))
+                    raise Next(self._for_controller(step, "undo", before=step["before"]))
                 message = self._demand_answer()
             else:
                 message = self._undo_here(kind, step, lost)
@@ -348,7 +348,14 @@ class Steps:
     # ---- what all steps need
 
     def _options(self, step: Json) -> Json:
-        return {**step["options"], **self._order.secrets.get(f"{step['phase']}/{step['name']}", {})}
+        secrets = self._order.secrets.get(f"{step['phase']}/{step['name']}", {})
+        lost = next((key for key, value in step["options"].items() if key not in secrets and is_masked(value)), "")
+        if lost:
+            raise EventsError(
+                f"{lost} has a URL whose secret part is never noted. Write the step down again as it was, or undo it "
+                "by hand and remove the host's record"
+            )
+        return {**step["options"], **secrets}
 
     def _left(self, step: Json) -> float:
         left = self._until - self._keeper.clock.monotonic()

@@ -13,6 +13,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ansible_collections.graceful.azure.plugins.module_utils._document import same_name
+from ansible_collections.graceful.azure.plugins.module_utils._text import quoted
 from ansible_collections.graceful.azure.plugins.plugin_utils._capacity import (
     MinAvailable,
     requirements,
@@ -83,13 +84,25 @@ class Fleet:
         return self._settings.get(host, self._default)
 
     def required(self) -> tuple[dict[str, int], list[str]]:
-        """How many hosts each group must keep available, and the groups that settings name but nobody has."""
+        """How many hosts each group must keep available; and which groups settings name in vain, in words."""
         demands = (
             (self.groups_of.get(host, ()), demand)
             for host, own in sorted(self._settings.items())
             if (demand := own.min_available) is not None
         )
-        return requirements(demands, {group: len(hosts) for group, hosts in self.members.items()})
+        required, missing = requirements(demands, {group: len(hosts) for group, hosts in self.members.items()})
+        in_vain = [("min_available", group, "it protects nothing") for group in missing]
+        in_vain += [("policy", group, "no host matches it") for group in self._of_rules()]
+        return required, [
+            f"graceful_{setting} names the group {quoted(group)}, which the inventory does not have: {so}."
+            for setting, group, so in in_vain
+        ]
+
+    def _of_rules(self) -> list[str]:
+        """Groups that rules are about and that do not exist."""
+        policies = {id(own.policy): own.policy for own in self._settings.values()}
+        named = {group for policy in policies.values() for rule in policy for group in rule.groups}
+        return sorted(named.difference(self.members))
 
     def away(self) -> set[str]:
         """Hosts that do no work now: already drained, or not answering though they were asked to."""

@@ -240,14 +240,16 @@ def _name_holds(seen: Sighting, found: _Resolved, decisions: t.Mapping[str, Deci
         f"{listed(hosts)} have the same Azure name {quoted(name)}" for name, hosts in sorted(found.ambiguous.items())
     ]
     told_to_ignore = bool(decisions) and all(decision.ignores_unknown_names for decision in decisions.values())
+    unsure = sorted(fleet.nameless & seen.seen_by)
     if found.unknown and not told_to_ignore:
-        holds.append(f"no inventory host has the Azure name {quoted_list(found.unknown)}")
+        unasked = sorted(fleet.nameless.difference(unsure))
+        but = f"; {listed(unasked)} could not be asked what Azure calls {'it' if len(unasked) == 1 else 'them'}"
+        holds.append(f"no inventory host has the Azure name {quoted_list(found.unknown)}{but if unasked else ''}")
     elif found.unknown and fleet.nameless:
         holds.append(
             f"unknown names are to be ignored, but {quoted_list(found.unknown)} may be"
             f" {listed(sorted(fleet.nameless))}, whose Azure name is not known"
         )
-    unsure = sorted(fleet.nameless & seen.seen_by)
     if unsure and (found.unknown or found.ambiguous or not seen.resources):
         holds.append(f"it may mean {listed(unsure)}: what Azure calls them is not known (set graceful_vm_name)")
     return holds
@@ -350,6 +352,7 @@ def _entry(draft: _Draft, now: datetime) -> dict[str, t.Any]:
         "wait_reason": draft.wait_reason,
         "put_off": draft.put_off,
         "mistaken": draft.mistaken,
+        "mistakes": [f"{clean(host.name)}: {mistake}" for host in draft.found.hosts for mistake in host.mistakes],
         "no_time_to_lose": draft.latest <= now,
         "reason": draft.reason,
     }
@@ -396,6 +399,4 @@ def _summary(drafts: t.Sequence[_Draft], fleet: Fleet, missing_groups: t.Sequenc
         lines.extend(
             f"{clean(name)} could not be asked: {quoted(fleet.hosts[name].error or '', 200)}" for name in failed
         )
-    if missing_groups:
-        lines.append(f"min_available names groups that the inventory does not have: {quoted_list(missing_groups)}.")
-    return lines
+    return [*lines, *missing_groups]

@@ -12,7 +12,8 @@ import typing as t
 from datetime import datetime, timezone
 
 from ansible_collections.graceful.azure.plugins.module_utils._document import EVENT_FIELDS, STARTED, parse_time
-from ansible_collections.graceful.azure.plugins.module_utils._text import clean, duration, iso, listed, quoted
+from ansible_collections.graceful.azure.plugins.module_utils._text import clean, duration, iso, listed
+from ansible_collections.graceful.azure.plugins.plugin_utils._drill import DRILL, margin
 from ansible_collections.graceful.azure.plugins.plugin_utils._policy import action_of
 from ansible_collections.graceful.azure.plugins.plugin_utils._reconcile import NEVER_COME_BACK
 
@@ -147,7 +148,7 @@ def report(run: Json, now: float) -> Json:
     hosts = {host: _host_story(run, host) for host in sorted(run["hosts"]) if _had_work(run, host)}
     events = [_event_story(run, event_id, hosts) for event_id in run["events"]]
     result = _result(run, hosts, events)
-    return {
+    told = {
         "version": 2,
         "drill": run["drill"],
         "run": {
@@ -155,10 +156,33 @@ def report(run: Json, now: float) -> Json:
             "finished": run.get("finished"),
         },
         "result": result,
-        "messages": _recap(run, hosts, events) or ["Nothing is announced."],
+        "messages": [*([DRILL] if run["drill"] else []), *_recap(run, hosts, events)],
         "events": events,
         "hosts": hosts,
     }
+    if run["drill"]:
+        told["announced"] = run["announced"]
+        told["margin"] = margin(told)
+    return told
+
+
+def failure_of(told: Json) -> str:
+    """Why a run that is over ends with an error; empty if it does not."""
+    result = told["result"]
+    if told["drill"] and result != "done":
+        return f"The drill did not go through, it ended with {result}; the recap above and the report say why."
+    if result in ("held", "failed"):
+        return f"The maintenance is {result}; the recap above and the report say why."
+    return ""
+
+
+def last_occasions(told: Json) -> list[str]:
+    """What webhooks are told when a run is over. One that found nothing to do, or that it is not time yet, tells nothing."""
+    if told["result"] not in ("done", "held", "failed"):
+        return []
+    over = any(event["outcome"] in ("completed", "cancelled", "drained") for event in told["events"])
+    restored = over or any(host["result"] == "restored" for host in told["hosts"].values())
+    return [*(["restored"] if restored else []), *(["failed"] if told["result"] == "failed" else []), "finished"]
 
 
 def _had_work(run: Json, host: str) -> bool:
@@ -212,21 +236,20 @@ def _host_result(run: Json, host: str) -> Host:
 
 
 def _timeline(run: Json, host: str) -> list[Json]:
+    """In order; of what happened in one second, what was noticed comes first and what was approved last."""
     known = run["hosts"][host]
-    marks = [dict(mark, at=iso(mark["at"])) for mark in known["timeline"]]
-    for event_id in known["events"]:
-        story = run["events"].get(event_id)
-        if story is None:
-            continue
-        spelled = story["entry"]["event_id"]
-        marks.append({"at": story["noticed"], "what": "noticed", "detail": "", "event_id": spelled})
-        if story["approved"] and host != story["approved_by"]:
-            marks.append({"at": story["approved"], "what": "approved", "detail": "", "event_id": spelled})
+    stories = [story for event_id in known["events"] if (story := run["events"].get(event_id))]
+    marks = [_mark(story["noticed"], "noticed", story) for story in stories]
+    marks += [dict(mark, at=iso(mark["at"])) for mark in known["timeline"]]
+    approved = [story for story in stories if story["approved"] and host != story["approved_by"]]
+    marks += [_mark(story["approved"], "approved", story) for story in approved]
     for gap in known["interruptions"]:
-        marks.append({"at": gap["lost"], "what": "down", "detail": "", "event_id": ""})
-        if gap["back"]:
-            marks.append({"at": gap["back"], "what": "back", "detail": "", "event_id": ""})
+        marks += [_mark(gap["lost"], "down"), *([_mark(gap["back"], "back")] if gap["back"] else [])]
     return sorted(marks, key=lambda mark: str(mark["at"]))
+
+
+def _mark(at: str, what: str, story: Json | None = None) -> Json:
+    return {"at": at, "what": what, "detail": "", "event_id": story["entry"]["event_id"] if story else ""}
 
 
 def _event_story(run: Json, event_id: str, hosts: t.Mapping[str, Json]) -> Json:
@@ -307,7 +330,8 @@ def _result(run: Json, hosts: t.Mapping[str, Json], events: t.Sequence[Json]) ->
     results = {story["result"] for story in hosts.values()}
     outcomes = {event["outcome"] for event in events}
     if run["check_mode"]:
-        return "failed" if _mistakes(run) else "planned" if events else "nothing"
+        wrong = _mistakes(run) or run.get("options", {}).get("webhook_mistake")
+        return "failed" if wrong else "planned" if events else "nothing"
     if results & set(BAD_ENDS) or "failed" in outcomes or _unreadable(run):
         return "failed"
     if "held" in outcomes:
@@ -339,7 +363,8 @@ def _mistakes(run: Json) -> list[str]:
 
 
 def _recap(run: Json, hosts: t.Mapping[str, Json], events: t.Sequence[Json]) -> list[str]:
-    lines = []
+    quiet = not (events or hosts or _blind(run) or _unreadable(run))
+    lines = ["Nothing is announced."] if quiet else []
     for event in events:
         lines += [event["message"], *(f"  because {reason}" for reason in event["holds"])]
     for host, story in hosts.items():
@@ -353,9 +378,7 @@ def _recap(run: Json, hosts: t.Mapping[str, Json], events: t.Sequence[Json]) -> 
     lines += [f"{clean(host, 80)}: {reason}" for host, reason in sorted(_unreadable(run).items())]
     lines += [line for line in _mistakes(run) if not any(line in said for said in lines)]
     lines += _left_by_others(run)
-    if run.get("plan", {}).get("missing_groups"):
-        missing = ", ".join(map(quoted, run["plan"]["missing_groups"]))
-        lines.append(f"Groups that are named in settings and that the inventory does not have: {missing}.")
+    lines += run.get("plan", {}).get("missing_groups", [])
     mistake = run.get("options", {}).get("webhook_mistake")
     if mistake:
         lines.append(f"Nobody is told: {mistake}")

@@ -12,7 +12,13 @@ import copy
 import math
 import typing as t
 
-from ansible_collections.graceful.azure.plugins.module_utils._document import EVENT_FIELDS, STARTED, same_id
+from ansible_collections.graceful.azure.plugins.module_utils._document import (
+    EVENT_FIELDS,
+    STARTED,
+    parse_time,
+    same_id,
+    same_name,
+)
 from ansible_collections.graceful.azure.plugins.module_utils._text import clean, iso, listed
 from ansible_collections.graceful.azure.plugins.plugin_utils._approvals import approvals
 from ansible_collections.graceful.azure.plugins.plugin_utils._controller_steps import tasks_of
@@ -71,11 +77,14 @@ def begin(run_id: str, run_name: str, options: Json, now: float) -> Json:
         "started": iso(now),
         "check_mode": bool(options.get("check_mode")),
         "drill": bool(options.get("drill")),
+        "announced": (options.get("drill") or {}).get("announced"),
         "wait_until": now + options.get("wait", 0),
         "pass": 0,
         "events": {},
         "hosts": {},
+        # Azure names that hosts told in this run, and those that they told to earlier ones.
         "names": {},
+        "learnt": {},
         "orders": {},
         "approve": [],
         "confirm": [],
@@ -172,7 +181,8 @@ class _Pass:
 
     def _plan(self) -> Json:
         observations: dict[str, t.Any] = {}
-        for host, name in self.seen.names.items():
+        names = self._azure_names()
+        for host, name in names.items():
             observations[host] = {"reachable": False, "vm_name": name, "events": None, "error": None}
         settings = {}
         for host, seen in self.seen.hosts.items():
@@ -181,7 +191,7 @@ class _Pass:
             own = seen.get("settings") or {}
             observations[host] = {
                 "reachable": known["reachable"],
-                "vm_name": self.run["names"].get(host) or self.seen.names.get(host),
+                "vm_name": names.get(host),
                 # What a host saw in an earlier pass, before it left the run, is out of date.
                 "events": observation.get("events") if self._is_current(host) else None,
                 "error": known["error"] if known["reachable"] else None,
@@ -191,6 +201,13 @@ class _Pass:
             }
             settings[host] = {key: own[key] for key in SETTINGS if own.get(key) is not None}
         return plan(observations, self.seen.groups, list(self.seen.hosts), settings, now=iso(self.now))
+
+    def _azure_names(self) -> dict[str, str]:
+        """As told by the hosts in this run, by the inventory, and in earlier runs unless somebody else has the name now."""
+        told = {**self.seen.names, **self.run["names"]}
+        taken = {same_name(name) for name in told.values()}
+        learnt = {host: name for host, name in self.run["learnt"].items() if same_name(name) not in taken}
+        return {**learnt, **told}
 
     def _remember_events(self) -> None:
         run = self.run
@@ -278,7 +295,9 @@ class _Pass:
             claim = entry["claim"]
             ours = claim["run_id"] == self.run["run_id"]
             stale = known["time"] > claim["silent_until"]
-            yield event_id, entry, ours or stale or bool(self.seen.options.get("force_claim"))
+            # A drill cannot know whether an event that it did not announce is over.
+            foreign = self.run["drill"] and event_id not in self.run["events"]
+            yield event_id, entry, ours or (not foreign and (stale or bool(self.seen.options.get("force_claim"))))
 
     def _held_by_other_runs(self) -> dict[str, str]:
         """Events that another run has. Of two runs at once, the one that has the first claimed host keeps the event."""
@@ -314,6 +333,11 @@ class _Pass:
             story = run["events"][same_id(held["event_id"])]
             story["waits_for"] = held["reasons"]
             story["held"] = self._lasting(story["entry"], held["reasons"])
+        for ignored in decision["ignored"]:
+            story = run["events"][same_id(ignored["event_id"])]
+            if not self._matters(story["entry"]) and story["entry"]["event_status"] != STARTED:
+                # What is written wrong may be what would have said something else about it.
+                story["held"] = story["entry"]["mistakes"]
         for entry in run["plan"]["events"]:
             story = run["events"][same_id(entry["event_id"])]
             story["ready"] = [host for host in entry["hosts"] if self._state_of(host) == "ready"]
@@ -369,7 +393,7 @@ class _Pass:
         if event_id in report["held"]:
             return {
                 "ready": False,
-                "reason": f"{report['held'][event_id].get('run_name', 'another run')} has it in hand",
+                "reason": f"{report['held'][event_id]['run_name'] or 'another run'} has it in hand",
             }
         if report["state"] == "ready":
             return {"ready": False, "reason": "it got ready for another event"}
@@ -508,8 +532,7 @@ class _Pass:
         for host in fresh:
             if host not in allowed:
                 del orders[host]
-        waiting = self.run["wait_until"] > self.now and not self.run["worked"] and not orders
-        self.run["involved"] = sorted(self.seen.hosts) if waiting or self.seen.options.get("wait") else self._involved()
+        self.run["involved"] = sorted(self.seen.hosts) if self.seen.options.get("wait") else self._involved()
         slice_length = self._slice(len(self.run["involved"]))
         active = [host for host, order in orders.items() if self._is_active(host, order)]
         for host in self.run["involved"]:
@@ -572,7 +595,7 @@ class _Pass:
     def _end_or_go_on(self, decision: Json) -> None:
         run = self.run
         acting = [host for host, order in run["orders"].items() if order["order"] != "look"]
-        waiting = self.now < run["wait_until"] and not run["worked"]
+        waiting = self.now < run["wait_until"] and (not run["worked"] or self._time_will_come())
         run["deferred"] = [entry["event_id"] for entry in run["plan"]["events"] if entry["wait_until"] and not acting]
         run["controller_steps"] = {host: step for host in acting if (step := self._controller_step(host))}
         if run["check_mode"] or not (
@@ -592,6 +615,11 @@ class _Pass:
             # What the controller does not come to in this pass is asked for again.
             run["controller_steps"] = {}
         self._tell()
+
+    def _time_will_come(self) -> bool:
+        """Whether something that was put off begins while this run waits."""
+        times = [parse_time(entry["wait_until"]) for entry in self.run["plan"]["events"] if entry["wait_until"]]
+        return any(time is not None and time.timestamp() <= self.run["wait_until"] for time in times)
 
     def _was_waited_for(self) -> bool:
         """Whether a host was put back just now while events stand that others have not been through yet."""
@@ -629,7 +657,7 @@ class _Pass:
             pairs.append([event_id, "noticed"])
             if entry["wait_until"] and not story["gone"]:
                 pairs.append([event_id, "deferred"])
-            elif story["held"]:
+            elif story["held"] and not story["approved"]:
                 pairs.append([event_id, "held"])
             if story["approved"]:
                 pairs.append([event_id, "approved"])
@@ -640,7 +668,9 @@ class _Pass:
         known, order = self.run["hosts"][host], self.run["orders"][host]["order"]
         step = (known["report"] or {}).get("next")
         if step and order == known["report"]["order"]:
-            return {**step, "tasks": tasks_of(step)}
+            # Which of the role's files takes it is decided where it is compared with what the user has written.
+            described = self.seen.hosts[host].get("step") or {}
+            return {**step, "tasks": described.get("tasks") or tasks_of(step)}
         if order == "ready" and known["settings"].get("looks") and self._is_fresh(host):
             return {"mode": "look", "kind": "haproxy", "tasks": "look.yml"}
         return None

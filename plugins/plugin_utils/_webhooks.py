@@ -172,7 +172,7 @@ def _concerned(report: Report, occasion: str) -> list[str]:
     elif occasion == "approved":
         found = [event for event in report.events if event.approved is not None]
     elif occasion == "restored":
-        found = [event for event in report.events if event.outcome in ("completed", "cancelled")]
+        found = [event for event in report.events if event.outcome in ("completed", "cancelled", "drained")]
     else:
         found = [event for event in report.events if event.outcome == occasion]
     ids = {same_id(event.event_id): event.event_id for event in found}

@@ -70,6 +70,31 @@ def test_a_look_tells_the_document_the_name_and_the_record_and_writes_nothing(wo
     assert not world.directory.exists()
 
 
+def test_a_look_that_probes_the_record_makes_its_directory_and_keeps_nothing_else(world: World) -> None:
+    world.azure.announce()
+    assert world.call("look", probe_record=True)["state"] == "looked"
+    assert [path.name for path in world.directory.iterdir()] == [".lock"]
+    assert world.record() is None
+
+
+def test_a_look_that_probes_in_vain_says_why_and_reads_the_document_all_the_same(world: World) -> None:
+    world.azure.announce()
+    world.directory.write_text("not a directory")
+    answer = world.engine("look", probe_record=True).carry_out()
+    assert answer["report"]["state"] == "failed"
+    assert "is not a directory. Move it away, or set another graceful_record_dir." in answer["report"]["message"]
+    assert [event["event_id"] for event in answer["observation"]["events"]] == ["A"]
+
+
+def test_a_probe_leaves_a_record_as_it_is(world: World) -> None:
+    event = world.azure.announce()
+    world.call("ready", event)
+    before = (world.directory / "record.json").read_bytes()
+    world.call("look", probe_record=True)
+    assert (world.directory / "record.json").read_bytes() == before
+    assert not (world.directory / ".draft").exists()
+
+
 def test_a_look_that_waits_ends_with_the_first_change(world: World) -> None:
     world.azure.announce()
     known = world.engine("look").carry_out()["observation"]["document"]

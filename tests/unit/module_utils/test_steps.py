@@ -541,6 +541,19 @@ def test_secrets_reach_the_step_and_never_the_record(world: World, monkeypatch: 
     assert files
     assert not [text for text in files if "hunter" in text]
 
+def test_a_step_whose_url_has_secrets_that_nobody_tells_any_more_says_so_instead_of_acting(world: World) -> None:
+    event = world.azure.announce()
+    world.steps = [{**step("app"), "options": {"what": "http://127.0.0.1/out?…"}}]
+    secrets = {"drain/app": {"what": "http://127.0.0.1/out?token=hunter2"}}
+    assert world.call("ready", event, secrets=secrets)["state"] == "ready"
+    assert "hunter2" not in str(world.record())
+    world.steps = []
+    report = put_back(world, event)
+    assert report["state"] == "failed"
+    assert "what has a URL whose secret part is never noted" in report["message"]
+    assert world.machine.happened == ["do http://127.0.0.1/out?token=hunter2"]
+    assert put_back(world, event, secrets=secrets)["state"] == "put_back"
+
 
 # Cut off anywhere, and called again
 

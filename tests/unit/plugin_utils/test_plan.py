@@ -472,20 +472,22 @@ def test_the_summary_tells_the_plan_in_words() -> None:
     seen = fleet(event("E1", "vm1", "vm9"), event("E2", "vm2"))
     seen["web3"] = {"reachable": False}
     seen["web4"] = host("vm4", error="HTTP 500")
-    settings = for_all(seen, min_available={"wbe": 1})
+    policy = [{"group": ["batch", "all"], "action": "drain"}]
+    settings = {**for_all(seen, min_available={"wbe": 1}), "web9": {"policy": policy}}
     made = plan(seen, settings=settings, now=NOW)
     assert made["summary"] == [
         "Events: 2. Hosts that they touch: 2 of 4.",
         "'E1': Reboot of web1 in 15 min: drain, then approve (rule 'reboot or move'):"
         " a drained host loses nothing, and approving saves the wait.",
         "  drain now: web1",
-        "  not approved: no inventory host has the Azure name 'vm9'",
+        "  not approved: no inventory host has the Azure name 'vm9'; web3 could not be asked what Azure calls it",
         "'E2': Reboot of web2 in 15 min: drain, then approve (rule 'reboot or move'):"
         " a drained host loses nothing, and approving saves the wait.",
         "  drain now: web2",
         "Not reached, so nobody knows what awaits them: web3.",
         "web4 could not be asked: 'HTTP 500'",
-        "min_available names groups that the inventory does not have: 'wbe'.",
+        "graceful_min_available names the group 'wbe', which the inventory does not have: it protects nothing.",
+        "graceful_policy names the group 'batch', which the inventory does not have: no host matches it.",
     ]
 
 
