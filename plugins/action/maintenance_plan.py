@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import socket
 import time
 import typing as t
