@@ -257,7 +257,9 @@ def test_a_host_outside_the_run_holds_the_event(world: World) -> None:
     assert event.posts == []
 
 
-@pytest.mark.parametrize(("targeted", "word"), [(["web1"], "web2 is outside this run"), (None, "web2 cannot be reached")])
+@pytest.mark.parametrize(
+    ("targeted", "word"), [(["web1"], "web2 is outside this run"), (None, "web2 cannot be reached")]
+)
 def test_a_host_whose_azure_name_an_earlier_run_learnt_is_called_by_its_name(
     world: World, targeted: list[str] | None, word: str
 ) -> None:
