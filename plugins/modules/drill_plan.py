@@ -13,8 +13,9 @@ author: graceful.azure contributors (@graceful)
 description:
   - Decides whether a drill may begin, and announces its events to the emulator. It is a part of the role
     P(graceful.azure.drill#role), with which it may change.
-  - What V(begin) returns is registered as C(drill_plan), what V(announce) and V(end) return as C(graceful_drill). As long as that
-    says that events were announced, the role P(graceful.azure.maintenance#role) asks the emulator and never Azure.
+  - What V(begin) returns is registered as C(drill_plan), what V(announce) and V(end) return as C(graceful_drill). As
+    long as that says that events were announced, the role P(graceful.azure.maintenance#role) asks the emulator and
+    never Azure.
 options:
   state:
     description:

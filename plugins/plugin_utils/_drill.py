@@ -191,8 +191,8 @@ def under_way(variables: t.Mapping[str, t.Any]) -> Json:
     """The drill that this play is, empty if it is none."""
     if "graceful_drill" in (variables.get("ansible_facts") or {}):
         raise WrongSetting(
-            "A host tells a fact that is called graceful_drill. Whether this is a drill is not for a host to say: find out "
-            "where the fact comes from, or leave the host out."
+            "A host tells a fact that is called graceful_drill. Whether this is a drill is not for a host to say: find "
+            "out where the fact comes from, or leave the host out."
         )
     given = variables.get("graceful_drill")
     if not isinstance(given, t.Mapping) or not given.get("announced"):
