@@ -27,7 +27,7 @@ Json = dict[str, t.Any]
 PREFIX = "graceful_"
 LONGEST = 86400
 # Written by the roles themselves, not by users.
-INTERNAL = ("host", "pass", "looked", "balancers", "approvals", "answer", "confirmation", "drill")
+INTERNAL = ("host", "pass", "looked", "balancers", "approvals", "answer", "confirmation", "drill", "written")
 WrongSetting = check.WrongSetting
 Checker = t.Callable[[t.Any, str], t.Any]
 
