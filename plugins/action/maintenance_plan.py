@@ -100,7 +100,7 @@ class ActionModule(ActionBase):
         values.update(
             check_mode=bool(self._task.check_mode),
             forks=int(context.CLIARGS.get("forks") or C.config.get_config_value("DEFAULT_FORKS")),
-            drill=under_way(self._vars.get("graceful_drill")),
+            drill=under_way(self._vars),
             webhooks=bool(settings.values["webhooks"]) and "graceful_webhooks" not in settings.mistakes,
             webhook_mistake=settings.mistakes.get("graceful_webhooks", ""),
         )

@@ -483,11 +483,16 @@ class _Pass:
         approved = story["approved"] or any(
             same_id(one["event"]["event_id"]) == event_id for one in self.run["approve"]
         )
-        if self.run["mistakes"].get(host) or approved or self._is_stopped(event_id) or self._expired(event_id):
+        claims = {key: may_act for key, _entry, may_act in self._claims(host)}
+        # The document may not show an event for a while: who was put back then is drained again, and nobody posts again.
+        returned = event_id in self.run["hosts"][host]["closed"] and event_id not in claims
+        if approved and not returned:
+            return False
+        if self.run["mistakes"].get(host) or self._is_stopped(event_id) or self._expired(event_id):
             return False
         action = action_of(entry["actions"][host])
         if action.drains:
-            begun = any(event_id == key and may_act for key, _entry, may_act in self._claims(host))
+            begun = claims.get(event_id, False)
             return host in entry["drain"] or begun or (self._is_blind(host) and not entry["wait_until"])
         return action.approves and bool(entry["approvable"]) and not entry["wait_until"]
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 import contextlib
 import http.server
 import json
+import os
+import signal
 import sys
 import textwrap
 import threading
@@ -204,6 +206,11 @@ def start_event(fleet: Fleet) -> None:
     urllib.request.build_opener(urllib.request.ProxyHandler({})).open(f"{control}/start", body, timeout=20).close()
 
 
+def stop_emulator(fleet: Fleet) -> None:
+    with contextlib.suppress(OSError, ValueError):
+        os.kill(json.loads((fleet.directory / "drill" / "ready.json").read_text())["pid"], signal.SIGTERM)
+
+
 def check_over(fleet: Fleet) -> None:
     """The emulator was started and is stopped, the hosts are in service, and Azure was never told anything."""
     assert (fleet.directory / "drill" / "journal.jsonl").exists()
@@ -397,6 +404,31 @@ def test_a_projects_own_six_lines_see_its_group_vars_and_task_files(drilled: Fle
     assert run.status == 0, run.output[-4000:]
     assert run.report["drill"] is True
     assert [what for _at, what in drilled.log("web3")] == ["drained", "back"]
+    check_over(drilled)
+
+
+def test_facts_that_are_neither_injected_nor_forgotten_change_nothing(
+    drilled: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Settings that a site may have; a cache must not carry a drill into the next run."""
+    cache = drilled.directory / "cache"
+    monkeypatch.setenv("ANSIBLE_INJECT_FACT_VARS", "False")
+    monkeypatch.setenv("ANSIBLE_CACHE_PLUGIN", "jsonfile")
+    monkeypatch.setenv("ANSIBLE_CACHE_PLUGIN_CONNECTION", str(cache))
+    assert "3 of 3 hosts are ready" in drilled.run(playbook="prepare").output
+    killed = drilled.run(*CONSENT, playbook="drill", kill_when=lambda: drilled.is_drained("web1"))
+    assert killed.status != 0
+    try:
+        assert "drill" not in "".join(file.read_text() for file in cache.glob("*"))
+        run = drilled.run("-e", "graceful_force_claim=true")
+        assert run.report["drill"] is False, run.output[-4000:]
+        assert run.report["result"] == "done", run.output[-4000:]
+        drilled.check_all_back()
+        again = drilled.run(*CONSENT, playbook="drill")
+        assert again.status == 0, again.output[-4000:]
+    finally:
+        # In case that no drill replaced and stopped it.
+        stop_emulator(drilled)
     check_over(drilled)
 
 

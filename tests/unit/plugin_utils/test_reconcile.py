@@ -141,6 +141,27 @@ def test_an_event_that_is_cancelled_is_put_back_and_never_approved(world: World)
     assert results(report)["web1"] == "restored"
 
 
+@pytest.mark.parametrize("hidden", [(10, 11), (10, 14), (10, 60)])
+@pytest.mark.parametrize("approves", [True, False])
+def test_an_event_that_the_document_does_not_show_for_a_while_is_drained_for_again(
+    world: World, hidden: tuple[float, float], approves: bool
+) -> None:
+    host, _other = world.add("web1", "web2")
+    begin = world.now
+    host.sees = lambda event: event.event_id != "E1" or not hidden[0] <= host.clock.now - begin < hidden[1]
+    world.hosts["web2"].sees = lambda event: event.event_id != "E1"
+    if not approves:
+        host.settings["policy"] = [{"name": "only drain", "event_type": "Reboot", "action": "drain"}]
+    # The other event keeps the run going.
+    event, _lasting = world.announce("E1", "web1", notice=200, delay=120), world.announce("E2", "web2", lasts=400)
+    player = Player(world)
+    player.play_until(lambda: event.has_started(world.now))
+    assert host.is_drained, player.lines
+    assert len(event.posts) == approves
+    assert player.play()["result"] == "done", player.lines
+    assert world.drained() == []
+
+
 def test_an_event_that_appears_during_a_run_is_taken_up_by_it(world: World) -> None:
     world.add("web1", "web2", wait=0)
     world.announce("E1", "web1", "web2")
