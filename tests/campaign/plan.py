@@ -41,7 +41,7 @@ class World(t.NamedTuple):
     reports: dict[str, t.Any]
 
     def judged(self) -> tuple[Json, Json]:
-        """The plan, and what may be approved: what hosts tell has come in by the door, what users write by the schema."""
+        """The plan and what may be approved. What hosts tell comes in by the door, what users write by the schema."""
         observations, settings = {}, {}
         for host, own in self.settings.items():
             read = read_settings({f"graceful_{key}": value for key, value in own.items()}, lambda value: value)
