@@ -131,9 +131,20 @@ def test_a_balancer_where_the_server_was_out_before_is_left_alone(servers: t.Any
     assert [call["host"] for call in calls] == put_back
 
 
-def test_an_archive_needs_nothing_that_is_written_on_the_controller() -> None:
-    step = described({**asked(BALANCED, "fetch"), "kind": "paths"})
-    assert (step["tasks"], step["broken"]) == ("fetch.yml", "")
+@pytest.mark.parametrize(
+    ("to", "mode", "tasks"),
+    [
+        ("controller", "fetch", "fetch.yml"),
+        ("host", "fetch", "nothing.yml"),
+        (None, "fetch", "nothing.yml"),
+        # It was fetched by an earlier run, and is the host's own.
+        (None, "send", "send.yml"),
+    ],
+)
+def test_the_controller_keeps_only_what_the_user_wants_kept_there(to: str | None, mode: str, tasks: str) -> None:
+    saved = {"name": "cache", "kind": "paths", "options": {"paths": ["/cache"], "to": to}}
+    step = described(asked(saved, mode, phase="checkpoint"), *([saved] if to else []))
+    assert (step["tasks"], bool(step["broken"])) == (tasks, tasks == "nothing.yml")
 
 
 # Looking before anything is done

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 import typing as t
 from pathlib import Path
 
@@ -140,6 +141,27 @@ def test_an_event_that_is_cancelled_is_put_back_and_never_approved(world: World)
     assert results(report)["web1"] == "restored"
 
 
+@pytest.mark.parametrize("hidden", [(10, 11), (10, 14), (10, 60)])
+@pytest.mark.parametrize("approves", [True, False])
+def test_an_event_that_the_document_does_not_show_for_a_while_is_drained_for_again(
+    world: World, hidden: tuple[float, float], approves: bool
+) -> None:
+    host, _other = world.add("web1", "web2")
+    begin = world.now
+    host.sees = lambda event: event.event_id != "E1" or not hidden[0] <= host.clock.now - begin < hidden[1]
+    world.hosts["web2"].sees = lambda event: event.event_id != "E1"
+    if not approves:
+        host.settings["policy"] = [{"name": "only drain", "event_type": "Reboot", "action": "drain"}]
+    # The other event keeps the run going.
+    event, _lasting = world.announce("E1", "web1", notice=200, delay=120), world.announce("E2", "web2", lasts=400)
+    player = Player(world)
+    player.play_until(lambda: event.has_started(world.now))
+    assert host.is_drained, player.lines
+    assert len(event.posts) == approves
+    assert player.play()["result"] == "done", player.lines
+    assert world.drained() == []
+
+
 def test_an_event_that_appears_during_a_run_is_taken_up_by_it(world: World) -> None:
     world.add("web1", "web2", wait=0)
     world.announce("E1", "web1", "web2")
@@ -256,7 +278,9 @@ def test_a_host_outside_the_run_holds_the_event(world: World) -> None:
     assert event.posts == []
 
 
-@pytest.mark.parametrize(("targeted", "word"), [(["web1"], "web2 is outside this run"), (None, "web2 cannot be reached")])
+@pytest.mark.parametrize(
+    ("targeted", "word"), [(["web1"], "web2 is outside this run"), (None, "web2 cannot be reached")]
+)
 def test_a_host_whose_azure_name_an_earlier_run_learnt_is_called_by_its_name(
     world: World, targeted: list[str] | None, word: str
 ) -> None:
@@ -405,7 +429,8 @@ def test_an_approver_that_fails_is_followed_by_the_next_one(world: World) -> Non
     player = Player(world)
     player.play_until(lambda: bool(player.run["approve"]))
     # It cannot be reached in the very moment.
-    world.hosts["web1"].away = lambda now, until=world.now + 1: now < until
+    until = world.now + 1
+    world.hosts["web1"].away = lambda now: now < until
     player.play()
     assert [host for _id, host in player.approved][:2] == ["web1", "web2"]
     assert [host for _at, host in event.posts] == ["web2"]
@@ -627,7 +652,7 @@ def test_hosts_drain_in_batches_and_the_approval_comes_after_the_last(
 
     report = Player(world, serial=serial).play(each=count)
     assert outcome(report) == "completed"
-    assert [later - sooner for sooner, later in zip(sizes, sizes[1:], strict=False)] == batches
+    assert [later - sooner for sooner, later in itertools.pairwise(sizes)] == batches
 
 
 def test_a_host_that_fails_does_not_stop_the_batches_after_it(world: World) -> None:
