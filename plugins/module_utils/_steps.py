@@ -49,7 +49,11 @@ class Next(Exception):
 
     def __init__(self, step: Json) -> None:
         super().__init__(step["name"])
-        self.result = {"state": "next", "message": f"the controller takes the step {quoted(step['name'])}", "next": step}
+        self.result = {
+            "state": "next",
+            "message": f"the controller takes the step {quoted(step['name'])}",
+            "next": step,
+        }
 
 
 def resting(record: Json, now: float, since: float = 0.0) -> Json | None:
@@ -77,14 +81,12 @@ def archive_name(name: str) -> str:
 
 
 class Steps:
-    def __init__(
-        self, order: Order, keeper: Keeper, mine: t.Sequence[str], progress: Progress, run: Runner | None = None
-    ) -> None:
+    def __init__(self, order: Order, keeper: Keeper, mine: t.Sequence[str], progress: Progress, run: Runner) -> None:
         self._order = order
         self._keeper = keeper
         self._mine = mine
         self._progress = progress
-        self._run = run or _real_runner()
+        self._run = run
         self._until = keeper.clock.monotonic() + order.seconds
         self._answer = order.controller_step
         self._record = keeper.read() or {"events": {}, "steps": [], "timeline": []}
@@ -413,9 +415,3 @@ def _begun(noted: Json | None) -> bool:
 
 def _key(step: Json) -> Json:
     return {key: step[key] for key in ("phase", "name", "kind")}
-
-
-def _real_runner() -> Runner:
-    from ansible_collections.graceful.azure.plugins.module_utils._run import run
-
-    return run
