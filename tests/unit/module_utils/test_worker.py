@@ -211,7 +211,8 @@ def test_a_program_does_not_outlive_its_worker_when_the_next_one_begins(
 ) -> None:
     monkeypatch.setattr(_worker, "GRACE", 1.0)
     begun, acted = tmp_path / "begun", tmp_path / "acted"
-    program = ["sh", "-c", f"touch {begun}; sleep 2; touch {acted}"]
+    go_on = tmp_path / "go-on"
+    program = ["sh", "-c", f"touch {begun}; while [ ! -e {go_on} ]; do sleep 0.1; done; touch {acted}"]
     worker.start(OWNER, lambda _progress: {"code": worker.runner(program, 30).code})
     wait_for(begun.exists)
     os.kill(worker.state()["pid"], fate)
@@ -221,7 +222,8 @@ def test_a_program_does_not_outlive_its_worker_when_the_next_one_begins(
         wait_for(lambda: worker.running() is None)
         worker.start(OWNER, lambda _progress: {})
         assert worker.wait(10)
-    time.sleep(2.5)
+    go_on.touch()
+    time.sleep(1)
     assert not acted.exists()
 
 
