@@ -19,6 +19,7 @@ from ansible_collections.graceful.azure.plugins.plugin_utils import _task_files 
 from ansible_collections.graceful.azure.plugins.plugin_utils._door import admitted
 from ansible_collections.graceful.azure.plugins.plugin_utils._host_settings import (
     PLACEHOLDER,
+    api_version,
     file_mistakes,
     finder,
     host_settings,
@@ -169,7 +170,7 @@ class ActionModule(ActionBase):
         args = {key: value for key, value in given.items() if key not in FOR_CONTROLLER}
         args.update(steps=values["drain_steps"].shown, checkpoint=values["checkpoint"].shown)
         args["health"] = values["health"].shown
-        args["secrets"] = {name: value for part in values.values() for name, value in part.secrets.items()}
+        args["secrets"] = _secrets(values.values())
         if not _seconds(given, "silent_for", 120.0):
             args["silent_for"] = _seconds(given, "seconds", 300.0) + 300.0
         step = before.get("step")
@@ -249,7 +250,7 @@ class ActionModule(ActionBase):
         values = settings.values
         args: Json = {
             "endpoint": values["endpoint"],
-            "api_version": values["api_version"],
+            "api_version": api_version(values["api_version"], before),
             "connect_timeout": CONNECT_TIMEOUT,
             "record_dir": values["record_dir"],
             "order": order["order"],
@@ -278,12 +279,11 @@ class ActionModule(ActionBase):
     def _work(self, order: Json, values: Json) -> Json:
         drains, saves, health = values["drain_steps"], values["checkpoint"], values["health"]
         wanted = order["order"] == "put_back" or order.get("drain", True)
-        secrets = {key: value for part in (drains, saves, health) if part for key, value in part.secrets.items()}
         return {
             "steps": drains.shown if drains and wanted else [],
             "checkpoint": saves.shown if wanted else [],
             "health": health.shown,
-            "secrets": secrets,
+            "secrets": _secrets((drains, saves, health)),
             "checkpoint_dir": values["checkpoint_dir"],
             "undo_on_failure": values["undo_on_failure"],
         }
@@ -362,7 +362,8 @@ class ActionModule(ActionBase):
         templar = self._templar.copy_with_new_env(available_variables=variables)
         if hasattr(templar, "evaluate_conditional"):
             return bool(templar.evaluate_conditional(condition))
-        asked = Conditional(loader=self._loader)
+        # ansible-core before 2.19.
+        asked: t.Any = Conditional(loader=self._loader)
         asked.when = [condition]
         return bool(asked.evaluate_conditional(templar=templar, all_vars=variables))
 
@@ -384,6 +385,11 @@ def _changed(told: Json, before: Json, order: Json) -> bool:
     state = (told["report"] or {}).get("state")
     again = state == (before.get("report") or {}).get("state") and order["order"] == before.get("order")
     return state in CHANGING and not again
+
+
+def _secrets(parts: t.Iterable[Items | None]) -> str:
+    """One text: of a dictionary, Ansible would cross out each value wherever it is in the answer, also within names."""
+    return json.dumps({key: value for part in parts if part for key, value in part.secrets.items()})
 
 
 def _seconds(given: Json, key: str, default: float) -> float:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import socket
 import time
 import typing as t
@@ -62,8 +63,8 @@ class ActionModule(ActionBase):
         told_of = report(run, time.time()) if run["done"] or run.get("tell") else {}
         if run["done"] and run["options"]["webhooks"] and not run["check_mode"]:
             run["tell"] += last_occasions(told_of)
-        # Registered, and no facts: those could be overwritten by the facts that a host tells. The whole run is one text, which
-        # Ansible does not look into each time that something else is asked for.
+        # Registered, and no facts: those could be overwritten by the facts that a host tells. The whole run is one text,
+        # which Ansible does not look into each time that something else is asked for.
         whole = json.dumps(run, default=str)
         result.update(_for_tasks(run, told_of), msg=told, changed=False, run=whole, report=told_of)
         return result
@@ -99,7 +100,7 @@ class ActionModule(ActionBase):
         values.update(
             check_mode=bool(self._task.check_mode),
             forks=int(context.CLIARGS.get("forks") or C.config.get_config_value("DEFAULT_FORKS")),
-            drill=under_way(self._vars.get("graceful_drill")),
+            drill=under_way(self._vars),
             webhooks=bool(settings.values["webhooks"]) and "graceful_webhooks" not in settings.mistakes,
             webhook_mistake=settings.mistakes.get("graceful_webhooks", ""),
         )

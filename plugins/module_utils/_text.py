@@ -118,7 +118,7 @@ def duration(seconds: float) -> str:
     return " ".join(parts[:2]) or "0 s"
 
 
-def iso(moment: t.Union[datetime, float]) -> str:
+def iso(moment: datetime | float) -> str:
     """ISO 8601 in UTC, of a time or of seconds since 1970."""
     if not isinstance(moment, datetime):
         moment = datetime.fromtimestamp(moment, timezone.utc)

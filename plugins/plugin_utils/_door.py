@@ -16,8 +16,8 @@ from ansible_collections.graceful.azure.plugins.module_utils._text import clean
 
 Json = dict[str, t.Any]
 Read = t.Callable[[t.Any], t.Any]
-STATES = ("looked", "ready", "working", "next", "failed", "waiting", "put_back", "released", "held_by_other_run", "gone",
-          "skipped", "approved", "unconfirmed", "started", "unexpected")  # fmt: skip
+STATES = ("looked", "ready", "working", "next", "failed", "waiting", "put_back", "released", "held_by_other_run",
+          "gone", "skipped", "approved", "unconfirmed", "started", "unexpected")  # fmt: skip
 MODES = ("look", "do", "undo", "verify", "fetch", "send")
 # No honest host comes near these; more is not looked at.
 MOST, MOST_ENTRIES = 2000, 200
@@ -136,7 +136,9 @@ def _entries(value: t.Any) -> Json:
 
 def _before(value: t.Any) -> Json:
     """Of what a record says about other machines, only how they were before counts."""
-    return {"servers": _list_or_empty(_server, MOST_ENTRIES)(value.get("servers") if isinstance(value, t.Mapping) else None)}
+    return {
+        "servers": _list_or_empty(_server, MOST_ENTRIES)(value.get("servers") if isinstance(value, t.Mapping) else None)
+    }
 
 
 # ---- the shapes
@@ -144,9 +146,7 @@ def _before(value: t.Any) -> Json:
 BY_TYPE = {"str": _text(200), "str | None": _text_or_none(600), "int | None": _whole, "bool | None": _flag,
            "list[str]": _names}  # fmt: skip
 _event = _shape(**{name: BY_TYPE[kind] for name, kind in EVENT_FIELDS.items()})
-_claim = _shape(
-    run_id=_text(200), run_name=_text(200), since=_time_or_0, renewed=_time_or_0, silent_until=_time_or_0
-)
+_claim = _shape(run_id=_text(200), run_name=_text(200), since=_time_or_0, renewed=_time_or_0, silent_until=_time_or_0)
 _approval = _shape(at=_time_or_0, status=_text(40), run_id=_text(200), message=_text(400))
 _entry = _shape(event=_event, claim=_claim, ready=_time, started=_time, gone=_time, approval=_or_none(_approval))
 _step = _shape(

@@ -49,3 +49,9 @@ def finder(action: ActionBase, variables: Json) -> controller.Find:
         return file.path, file.evidence
 
     return find
+
+
+def api_version(written: str, before: t.Mapping[str, t.Any]) -> str:
+    """What to ask with: `auto` finds the version once in a run, and again only when the service does not answer with it."""
+    seen = before.get("observation") or {}
+    return str(seen["api_version"]) if written.strip().lower() == "auto" and seen.get("events") is not None else written

@@ -4,7 +4,7 @@
 
 # This file is private to the collection: it may change without notice.
 
-"""One pass of the loop: what the hosts saw and reported becomes decisions on events and one order for each host. Pure."""
+"""One pass of the loop: what hosts saw and reported becomes decisions on events and one order for each host. Pure."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Seen(t.NamedTuple):
 
 
 def begin(run_id: str, run_name: str, options: Json, now: float) -> Json:
-    """The state of a run before its first pass. All that matters can be rebuilt from Azure's document and the records."""
+    """The state of a run before its first pass. What matters can be rebuilt from Azure's document and the records."""
     return {
         "run_id": run_id,
         "run_name": run_name,
@@ -215,7 +215,7 @@ class _Pass:
         for entry in run["plan"]["events"]:
             event_id = same_id(entry["event_id"])
             standing.add(event_id)
-            blank: Json = {"noticed": iso(self.now), "started": None, "gone": None, "approved": None, "approved_by": None,
+            blank: Json = {**dict.fromkeys(("started", "gone", "approved", "approved_by")), "noticed": iso(self.now),
                            "tried": [], "refused": "", "held": [], "ready": [], "problems": {}}  # fmt: skip
             story = run["events"].setdefault(event_id, blank)
             story["entry"] = entry
@@ -277,11 +277,8 @@ class _Pass:
                 story["tried"].append(answer["host"])
             elif state in ("unexpected", "failed", "held_by_other_run"):
                 story["tried"].append(answer["host"])
-                story["problems"]["approval"] = (
-                    f"{answer['host']} could not approve it: {report['message'] or 'no reason'}"
-                )
                 if report.get("final"):
-                    story["refused"] = story["problems"]["approval"]
+                    story["refused"] = f"{answer['host']} could not approve it: {report['message'] or 'no reason'}"
         for event_id, answer_given in self.seen.answers.items():
             self.run["confirmed"][same_id(event_id)] = bool(answer_given)
 

@@ -4,7 +4,7 @@
 
 # This file is private to the collection: it may change without notice.
 
-"""Every variable that a user may write, described once: validation, the guide's table and the messages come from here."""
+"""Every variable that a user may write, described once: validation, messages and the guide's table come from here."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Json = dict[str, t.Any]
 PREFIX = "graceful_"
 LONGEST = 86400
 # Written by the roles themselves, not by users.
-INTERNAL = ("host", "pass", "looked", "balancers", "approvals", "answer", "confirmation", "drill")
+INTERNAL = ("host", "pass", "looked", "balancers", "approvals", "answer", "confirmation", "drill", "written")
 WrongSetting = check.WrongSetting
 Checker = t.Callable[[t.Any, str], t.Any]
 
@@ -240,8 +240,8 @@ SETTINGS: t.Final[t.Mapping[str, Setting]] = {
     "drain_steps": Setting(
         "list",
         None,
-        "How the host is taken out of service, see [roles/drain](../roles/drain/README.md). `[]` says that nothing has to be drained; "
-        "not set holds the approval.",
+        "How the host is taken out of service, see [roles/drain](../roles/drain/README.md). `[]` says that nothing has "
+        "to be drained; not set holds the approval.",
         _kinds(_drains.load, _drains.NAMES, "drain", "Drain step"),
     ),
     "checkpoint": Setting(
@@ -304,8 +304,8 @@ SETTINGS: t.Final[t.Mapping[str, Setting]] = {
     "serial": Setting(
         "list",
         ["100%"],
-        "How many hosts drain at a time: a number, a percentage, or a list of these. The approval comes after the last batch. "
-        "Hosts with less than two minutes left come first. An extra variable.",
+        "How many hosts drain at a time: a number, a percentage, or a list of these. The approval comes after the last "
+        "batch. Hosts with less than two minutes left come first. An extra variable.",
         _serial,
         "run",
     ),
@@ -371,7 +371,9 @@ def read_settings(
         if name in facts and facts[name] == variables[name]:
             # Facts are the host's word, and go before the inventory. What is done to a host, and to others for it, is not its own choice.
             values[key] = setting.default
-            mistakes[name] = f"{name} was told by the host itself, as a fact, which is not taken. Set it in the inventory."
+            mistakes[name] = (
+                f"{name} was told by the host itself, as a fact, which is not taken. Set it in the inventory."
+            )
             continue
         try:
             value = template(variables[name])

@@ -192,7 +192,7 @@ def test_groups_that_do_not_exist_mistakes_and_webhooks_that_nobody_can_be_told_
     player.play()
     player.run["options"] = {"webhook_mistake": "graceful_webhooks must be a list."}
     told = "\n".join(player.report()["messages"])
-    assert "Groups that are named in settings and that the inventory does not have: 'wbe'." in told
+    assert "group 'wbe', which the inventory does not have" in told
     assert "graceful_polcy is set" in told
     assert "Nobody is told: graceful_webhooks must be a list." in told
 

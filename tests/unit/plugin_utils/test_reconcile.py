@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 import typing as t
 from pathlib import Path
 
@@ -277,7 +278,9 @@ def test_a_host_outside_the_run_holds_the_event(world: World) -> None:
     assert event.posts == []
 
 
-@pytest.mark.parametrize(("targeted", "word"), [(["web1"], "web2 is outside this run"), (None, "web2 cannot be reached")])
+@pytest.mark.parametrize(
+    ("targeted", "word"), [(["web1"], "web2 is outside this run"), (None, "web2 cannot be reached")]
+)
 def test_a_host_whose_azure_name_an_earlier_run_learnt_is_called_by_its_name(
     world: World, targeted: list[str] | None, word: str
 ) -> None:
@@ -426,7 +429,8 @@ def test_an_approver_that_fails_is_followed_by_the_next_one(world: World) -> Non
     player = Player(world)
     player.play_until(lambda: bool(player.run["approve"]))
     # It cannot be reached in the very moment.
-    world.hosts["web1"].away = lambda now, until=world.now + 1: now < until
+    until = world.now + 1
+    world.hosts["web1"].away = lambda now: now < until
     player.play()
     assert [host for _id, host in player.approved][:2] == ["web1", "web2"]
     assert [host for _at, host in event.posts] == ["web2"]
@@ -648,7 +652,7 @@ def test_hosts_drain_in_batches_and_the_approval_comes_after_the_last(
 
     report = Player(world, serial=serial).play(each=count)
     assert outcome(report) == "completed"
-    assert [later - sooner for sooner, later in zip(sizes, sizes[1:], strict=False)] == batches
+    assert [later - sooner for sooner, later in itertools.pairwise(sizes)] == batches
 
 
 def test_a_host_that_fails_does_not_stop_the_batches_after_it(world: World) -> None:

@@ -42,7 +42,7 @@ def test_a_host_that_did_not_answer_is_not_done_and_says_why() -> None:
 
 
 def test_a_restored_host_tells_of_the_record_that_was_closed() -> None:
-    closed = {"steps": [], "timeline": []}
+    closed: Json = {"steps": [], "timeline": []}
     answer = told("put_back", "everything is undone")
     answer["report"]["closed"] = closed
     assert role_report("restore", answer) == {"restored": True, "reason": "everything is undone", "record": closed}
