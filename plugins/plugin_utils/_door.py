@@ -124,7 +124,12 @@ _claim = _shape(
     run_id=_text(200), run_name=_text(200), since=_number_or_0, renewed=_number_or_0, silent_until=_number_or_0
 )
 _approval = _shape(at=_number_or_0, status=_text(40), run_id=_text(200), message=_text(400))
-_entry = _shape(event=_event, claim=_claim, ready=_number, started=_number, gone=_number, approval=_or_none(_approval))
+_entry = _shape(
+    event=_event,
+    claim=_claim,
+    **dict.fromkeys(("noticed", "ready", "started", "gone", "lapsed"), _number),
+    approval=_or_none(_approval),
+)
 _step = _shape(
     **dict.fromkeys(("phase", "name", "kind", "status", "message"), _text(400)),
     at=_number_or_0,
