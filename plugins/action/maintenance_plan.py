@@ -63,8 +63,8 @@ class ActionModule(ActionBase):
         told_of = report(run, time.time()) if run["done"] or run.get("tell") else {}
         if run["done"] and run["options"]["webhooks"] and not run["check_mode"]:
             run["tell"] += last_occasions(told_of)
-        # Registered, and no facts: those could be overwritten by the facts that a host tells. The whole run is one text,
-        # which Ansible does not look into each time that something else is asked for.
+        # Registered, and no facts: those could be overwritten by the facts that a host tells. The whole run is one
+        # text, which Ansible does not look into each time that something else is asked for.
         whole = json.dumps(run, default=str)
         result.update(_for_tasks(run, told_of), msg=told, changed=False, run=whole, report=told_of)
         return result

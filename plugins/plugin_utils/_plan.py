@@ -305,13 +305,12 @@ def _not_set(hosts: t.Iterable[Host], decisions: t.Mapping[str, Decision]) -> li
 def _couple(drafts: t.Sequence[_Draft]) -> None:
     """VMs of one scope that are to be deleted at the same time are deleted when all of it is approved."""
     deletions = [
-        draft
+        (draft, draft.seen.not_before)
         for draft in drafts
         if draft.seen.event_type.lower() == "terminate" and draft.seen.not_before is not None and not draft.started
     ]
-    for one, other in itertools.permutations(deletions, 2):
-        apart = abs((one.seen.not_before - other.seen.not_before).total_seconds())
-        if apart <= 1 and one.seen.seen_by & other.seen.seen_by:
+    for (one, at), (other, then) in itertools.permutations(deletions, 2):
+        if abs((at - then).total_seconds()) <= 1 and one.seen.seen_by & other.seen.seen_by:
             one.coupled.append(other.seen.event_id)
 
 
@@ -417,7 +416,9 @@ def _summary(drafts: t.Sequence[_Draft], fleet: Fleet, missing_groups: t.Sequenc
         if draft.drain:
             lines.append(f"  drain now: {listed(draft.drain)}")
         if draft.coupled:
-            lines.append(f"  Azure starts it when {quoted_list(draft.coupled)} {is_or_are(draft.coupled)} approved, too")
+            lines.append(
+                f"  Azure starts it when {quoted_list(draft.coupled)} {is_or_are(draft.coupled)} approved, too"
+            )
         if draft.holds:
             lines.append(f"  not approved: {'; '.join(draft.holds)}")
     unasked = [host.name for host in fleet.hosts.values() if host.targeted and not host.reachable]

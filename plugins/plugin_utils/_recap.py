@@ -195,7 +195,7 @@ def failure_of(told: Json) -> str:
 
 
 def last_occasions(told: Json) -> list[str]:
-    """What webhooks are told when a run is over. One that found nothing to do, or that it is not time yet, tells nothing."""
+    """What webhooks are told at the end of a run. One that found nothing to do, or nothing to do yet, tells nothing."""
     if told["result"] not in ("done", "held", "failed"):
         return []
     over = any(event["outcome"] in ("completed", "cancelled", "drained") for event in told["events"])

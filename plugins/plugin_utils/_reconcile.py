@@ -208,7 +208,7 @@ class _Pass:
         return plan(observations, self.seen.groups, list(self.seen.hosts), settings, now=iso(self.now))
 
     def _azure_names(self) -> dict[str, str]:
-        """As told by the hosts in this run, by the inventory, and in earlier runs unless somebody else has the name now."""
+        """As told by the hosts in this run, by the inventory, or in earlier runs unless another host has the name now."""
         told = {**self.seen.names, **self.run["names"]}
         taken = {same_name(name) for name in told.values()}
         learnt = {host: name for host, name in self.run["learnt"].items() if same_name(name) not in taken}
@@ -496,7 +496,7 @@ class _Pass:
             same_id(one["event"]["event_id"]) == event_id for one in self.run["approve"]
         )
         claims = {key: may_act for key, _entry, may_act in self._claims(host)}
-        # The document may not show an event for a while: who was put back then is drained again, and nobody posts again.
+        # The document may not show an event for a while: who was put back then is drained again; nobody posts again.
         returned = event_id in self.run["hosts"][host]["closed"] and event_id not in claims
         if approved and not returned:
             return False

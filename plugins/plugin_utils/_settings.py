@@ -378,7 +378,7 @@ def read_settings(
             values[key] = setting.default
             continue
         if name in facts and facts[name] == variables[name]:
-            # Facts are the host's word, and go before the inventory. What is done to a host, and to others for it, is not its own choice.
+            # Facts are the host's word, and go before the inventory. What is done to a host is not its own choice.
             values[key] = setting.default
             mistakes[name] = (
                 f"{name} was told by the host itself, as a fact, which is not taken. Set it in the inventory."

@@ -1,11 +1,10 @@
 # SPDX-FileCopyrightText: graceful.azure contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Hosts that lie and bad luck of the worst kind: nothing of it runs on the controller, and nothing is approved too early."""
+"""Hosts that lie, and bad luck: nothing of it runs on the controller, and nothing is approved too early."""
 
 from __future__ import annotations
 
-import json
 import sys
 import unicodedata
 from pathlib import Path
@@ -43,7 +42,8 @@ def lie(told):
     told["ansible_facts"] = dict.fromkeys(("graceful_pass", "graceful_host", "graceful_looked"), {payload!r})
     if "report" in told:
         told["report"], told["observation"] = poisoned(told["report"]), poisoned(told["observation"])
-        told.update(msg={payload!r}, warnings=[{payload!r}], deprecations=[{{"msg": {payload!r}}}], exception={payload!r})
+        told.update(msg={payload!r}, warnings=[{payload!r}], exception={payload!r})
+        told.update(deprecations=[{{"msg": {payload!r}}}])
     return told
 """
 # A terminal, and text that is read from right to left.
@@ -78,7 +78,7 @@ def check_terminal(run: Run) -> None:
 
 def test_nothing_that_a_host_tells_is_evaluated_on_the_controller(fleet: Fleet) -> None:
     flag = fleet.directory / "evaluated"
-    for host, payload in zip(fleet.names, payloads(flag)):
+    for host, payload in zip(fleet.names, payloads(flag), strict=False):
         make_liar(fleet, host, PAYLOADS_EVERYWHERE.format(payload=payload))
     # What is written for the hosts may refer to the event.
     why = {"WHY": "{{ drain_event.description }} {{ drain_event }}"}

@@ -29,7 +29,7 @@ CONTROLS = "\x1b[31m\x9b31m\u202e\u2066\x07"
 
 def give(order: str, **more: t.Any) -> Json:
     """A turn in which the module gets an order; what is not one of its options is the turn's."""
-    options = {
+    options: Json = {
         "order": order,
         "endpoint": "{{ drain_endpoint }}",
         "record_dir": "{{ work }}/records",
@@ -37,7 +37,7 @@ def give(order: str, **more: t.Any) -> Json:
     }
     if order != "look":
         options.update(run_id="first", events=[EVENT])
-    turn = {key: more.pop(key) for key in ("check", "event", "after", "first") if key in more}
+    turn: Json = {key: more.pop(key) for key in ("check", "event", "after", "first") if key in more}
     given = {**options, **more}
     return {**turn, "order": {key: value for key, value in given.items() if value is not None}}
 
