@@ -12,7 +12,8 @@ import typing as t
 from pathlib import Path
 
 import pytest
-from ansible_collections.graceful.azure.tests.cycle.harness import COLLECTION, PATIENCE, PLUGINS, Fleet
+from ansible_collections.graceful.azure.tests.cycle.harness import PATIENCE, Fleet
+from ansible_collections.graceful.azure.tests.tools.launcher import COLLECTION, INTEGRATION
 
 RUNNER = Path(sys.executable).with_name("ansible-runner")
 
@@ -51,7 +52,7 @@ def test_the_example_project_runs_as_awx_would_start_it(
     (project / "env" / "extravars").write_text(json.dumps(answers))
     settings = {
         "ANSIBLE_COLLECTIONS_PATH": str(COLLECTION.parents[2]),
-        "ANSIBLE_CONNECTION_PLUGINS": str(PLUGINS / "connection"),
+        "ANSIBLE_CONNECTION_PLUGINS": str(INTEGRATION / "plugins" / "connection"),
         "ANSIBLE_HOME": str(project / "home"),
         "PATH": f"{RUNNER.parent}:{os.environ['PATH']}",
     }
@@ -61,7 +62,7 @@ def test_the_example_project_runs_as_awx_would_start_it(
         if misbehaviour:
             fleet.control("start", {"EventId": event_id})
 
-    with fleet.once(lambda: fleet.phase("web1") == "wait", act):
+    with fleet.once(lambda: all("failed" in fleet.marks(host) for host in ("web1", "web2")), act):
         done = subprocess.run(
             [str(RUNNER), "run", str(project), "-p", "maintenance.yml", "--ident", "job"],
             stdin=subprocess.DEVNULL,
