@@ -122,7 +122,7 @@ sanity: versions copy ## ansible-test sanity, with no exceptions
 
 .PHONY: tarball
 tarball: main copy ## Build the tarball, install it elsewhere and run the modules from there
-	@$(RUN) main python $(TOOLS)/tarball.py
+	@cd .cache/collections && $(RUN) main python -m ansible_collections.graceful.azure.tests.tools.tarball "$(CURDIR)"
 
 .PHONY: bench
 bench: main copy bench-plan ## Measure; prints ratios
