@@ -233,7 +233,9 @@ def _decision(given: t.Mapping[str, t.Any], where: str, name: str) -> Decision:
         because=check.text(given["because"], f"{where}: because") if "because" in given else "the policy says so",
         ignores_unknown_names=unknown == "ignore",
         urgent=check.boolean(given.get("urgent", False), f"{where}: urgent"),
-        expires_after=check.number(given["expires_after"], f"{where}: expires_after") if "expires_after" in given else None,
+        expires_after=check.number(given["expires_after"], f"{where}: expires_after")
+        if "expires_after" in given
+        else None,
     )
 
 

@@ -226,7 +226,9 @@ def test_a_deletion_that_waits_for_another_says_so(world: World) -> None:
     player = Player(world)
     player.play_until(lambda: bool(player.approved))
     player.one_pass()
-    assert any("approved by web1" in line and "Azure starts it when 'E2' is approved, too" in line for line in player.lines)
+    assert any(
+        "approved by web1" in line and "Azure starts it when 'E2' is approved, too" in line for line in player.lines
+    )
 
 
 @pytest.mark.parametrize("kind", ["Reboot", "Redeploy"])
@@ -252,7 +254,9 @@ FOR_TEN_MINUTES = [
 ]
 
 
-def test_a_host_is_put_back_if_nothing_follows_a_recommendation_in_time_and_not_drained_for_it_again(world: World) -> None:
+def test_a_host_is_put_back_if_nothing_follows_a_recommendation_in_time_and_not_drained_for_it_again(
+    world: World,
+) -> None:
     (web1,) = world.add("web1", policy=FOR_TEN_MINUTES)
     world.announce("E1", "web1", type=RECOMMENDED, notice=3600)
     begin = world.now
