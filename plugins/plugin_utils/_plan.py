@@ -32,10 +32,7 @@ from ansible_collections.graceful.azure.plugins.plugin_utils._capacity import Le
 from ansible_collections.graceful.azure.plugins.plugin_utils._fleet import Fleet, Host
 from ansible_collections.graceful.azure.plugins.plugin_utils._merge import Observations, Sighting, merge
 from ansible_collections.graceful.azure.plugins.plugin_utils._policy import (
-    APPROVE,
-    DRAIN,
-    DRAIN_AND_APPROVE,
-    IGNORE,
+    ACTIONS,
     NOTIFY,
     Decision,
     Facts,
@@ -111,12 +108,13 @@ class _Draft:
 
     @property
     def action(self) -> str:
-        actions = {decision.action for decision in self.decisions.values()}
-        if self.approvable:
-            return DRAIN_AND_APPROVE if DRAIN_AND_APPROVE in actions else APPROVE
-        if any(decision.drains for decision in self.decisions.values()):
-            return DRAIN
-        return IGNORE if actions == {IGNORE} else NOTIFY
+        """What its hosts have in common, or else what is done for them together."""
+        actions = [action_of(name) for name in dict.fromkeys(one.action for one in self.decisions.values())]
+        if len(actions) == 1 and actions[0].approves == self.approvable:
+            return actions[0].name
+        drains, tells = any(one.drains for one in actions), any(one.tells for one in actions) or not actions
+        wanted = (drains, self.approvable, tells)
+        return next((one.name for one in ACTIONS.values() if (one.drains, one.approves, one.tells) == wanted), NOTIFY)
 
 
 def plan(

@@ -20,6 +20,7 @@ import pytest
 from ansible_collections.graceful.azure.tests.cycle.harness import HERE, Fleet
 
 
+@pytest.mark.quick("role:maintenance", "maintenance_plan")
 def test_the_whole_cycle(fleet: Fleet) -> None:
     fleet.announce("web1", "web2")
     run = fleet.run()

@@ -59,6 +59,7 @@ def project(fleet: Fleet, **playbooks: str) -> Path:
 
 
 class TestPrepare:
+    @pytest.mark.quick("role:prepare", "readiness")
     def test_it_says_who_is_ready_and_what_stands_in_the_way(self, fleet: Fleet) -> None:
         fleet.variables["web2"]["graceful_endpoint"] = "http://127.0.0.1:1"
         fleet.drop("web3")
@@ -251,6 +252,7 @@ def webhook() -> t.Iterator[Hook]:
 
 
 class TestDrill:
+    @pytest.mark.quick("role:drill", "role:emulator", "drill_plan")
     def test_it_says_whether_we_would_have_made_it_and_that_it_was_a_drill(self, drilled: Fleet) -> None:
         check_not_begun(drilled, refused := drilled.run(playbook="drill"))
         assert "graceful_drill_consent=yes" in refused.output

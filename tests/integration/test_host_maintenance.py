@@ -19,6 +19,7 @@ from ansible_collections.graceful.azure.tests.integration.turns import (
     Outcome,
     Stage,
     health,
+    needed,
     switch,
 )
 
@@ -317,12 +318,12 @@ def hostile_record(event_id: str, text: str) -> Json:
 
 
 @pytest.fixture(scope="module")
-def stage(tmp_path_factory: pytest.TempPathFactory) -> Stage:
+def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Stage:
     folder = tmp_path_factory.mktemp("orders")
     (folder / "always.fate").write_text('{"kind": "drop", "times": 999}')
     (folder / "said").write_text(HOSTILE + CONTROLS)
     (folder / "record").write_text(json.dumps(hostile_record(HOSTILE_RECORD.event_id, HOSTILE + CONTROLS)))
-    return Stage(CASES, folder, "-v")
+    return Stage(needed(request, CASES), folder, "-v")
 
 
 def state(result: Json) -> str:
@@ -339,6 +340,7 @@ def steps_of(result: Json) -> dict[str, str]:
     return {step["name"]: step["status"] for step in result["observation"]["record"]["steps"]}
 
 
+@pytest.mark.quick
 def test_the_play_goes_on_with_every_host(stage: Stage) -> None:
     assert stage.code == 0, stage.output[-6000:]
     assert TRACEBACK not in stage.output
@@ -355,6 +357,7 @@ def test_a_look_tells_what_is_announced_and_writes_nothing(stage: Stage) -> None
     assert list(outcome.folder.iterdir()) == []
 
 
+@pytest.mark.quick("host_maintenance", cases=[CYCLE])
 def test_a_host_gets_ready_approves_once_and_is_put_back(stage: Stage) -> None:
     outcome = stage.outcome(CYCLE)
     assert states(outcome) == [
@@ -502,6 +505,7 @@ def test_a_damaged_record_is_said_and_set_aside_only_by_force(stage: Stage) -> N
     assert not outcome.did
 
 
+@pytest.mark.quick(cases=[PAYLOAD, HOSTILE_RECORD])
 @pytest.mark.parametrize("case", [PAYLOAD, HOSTILE_RECORD], ids=str)
 def test_text_from_outside_is_neither_a_template_nor_an_escape_sequence(stage: Stage, case: Case) -> None:
     outcome = stage.outcome(case)

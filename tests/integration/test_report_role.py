@@ -217,6 +217,7 @@ def hooks() -> t.Iterator[Hooks]:
     server.server_close()
 
 
+@pytest.mark.quick("role:report", "report_files")
 def test_page_and_data_are_written_once_whatever_the_hosts_are(play: Play) -> None:
     run = play(data(), "--limit", "web-1")
     assert run.code == 0, run.output
@@ -304,6 +305,7 @@ def test_webhooks_get_the_occasions_they_asked_for(play: Play, hooks: Hooks, ent
     assert "webhook 1 of" not in run.output
 
 
+@pytest.mark.quick("report_webhooks")
 def test_every_format_arrives(play: Play, hooks: Hooks) -> None:
     webhooks = [
         {"url": hooks.url("/json")},

@@ -76,6 +76,14 @@ def test_a_host_compiles_only_the_kind_that_it_needs(folder: str) -> None:
     assert not told.splitlines()[1:] or not told.splitlines()[1], "nothing of Ansible is imported"
 
 
+@pytest.mark.parametrize("name", FILES)
+def test_it_has_a_test_of_its_own(name: str) -> None:
+    folder, kind = FILES[name]
+    test = ROOT / "tests" / "unit" / "module_utils" / folder / f"test_{kind}.py"
+    assert test.is_file()
+    assert "\ndef test_" in test.read_text(encoding="utf-8")
+
+
 def test_it_says_in_a_sentence_what_it_does(kind: type[Kind]) -> None:
     assert kind.summary.strip() == kind.summary
     assert kind.summary.endswith(".")
