@@ -268,6 +268,7 @@ class ActionModule(ActionBase):
         if order["order"] in ("ready", "put_back"):
             args.update(self._work(order, values))
             args["silent_for"] = 300.0 if order["order"] == "put_back" else 120.0
+            args["lapsed"] = order.get("lapsed") or []
             taken = run.get("controller_steps", {}).get(self._host)
             if taken and taken["mode"] == "look":
                 looked = self._vars.get("graceful_looked") or {}

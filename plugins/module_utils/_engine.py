@@ -64,6 +64,8 @@ class Order(t.NamedTuple):
     looked: t.Mapping[str, Json] = {}
     # For approve: how old, in seconds, this host's own verification may be.
     max_age: float = 60.0
+    # For put_back: events that still stand, and for which the host is put back all the same.
+    lapsed: t.Sequence[str] = ()
     # For look: whether to see that a record could be written.
     probe_record: bool = False
 
@@ -242,7 +244,7 @@ class Engine:
     def _steps(self, mine: t.Sequence[str], progress: t.Callable[[str], None]) -> Steps:
         from ansible_collections.graceful.azure.plugins.module_utils._steps import Steps
 
-        return Steps(self.order, self.keeper, mine, progress)
+        return Steps(self.order, self.keeper, mine, progress, Worker(self.keeper.folder.path, self.clock).runner)
 
     def _work(self, order: str, mine: t.Sequence[str], work: t.Callable[[t.Callable[[str], None]], Json]) -> Json:
         """Have the work done, and look in on it for as long as this call may take."""
@@ -372,13 +374,14 @@ class Engine:
         mine = [event_id for event_id in self.order.event_ids if event_id not in held]
         if not mine:
             return {"state": "held_by_other_run", "message": _held_message(held), "held": held}
-        times = _Times(mine, self.keeper.read() or {"events": {}}, self.clock.monotonic(), self.keeper.now)
+        awaited = [event_id for event_id in mine if event_id not in self.order.lapsed]
+        times = _Times(awaited, self.keeper.read() or {"events": {}}, self.clock.monotonic(), self.keeper.now)
         if not self.order.controller_step:
             over = self._poll(lambda: self._all_gone(times), 0.5)
             self._note_times(mine, times)
             if not over:
                 return {"state": "waiting", "message": self._standing(mine), "held": held, "times": times.told()}
-        gone = [event_id for event_id in mine if times.gone(event_id) or self.order.controller_step]
+        gone = [event_id for event_id in awaited if times.gone(event_id) or self.order.controller_step]
         if self._still_needed(mine):
             # Another event needs the host drained: what is gone is closed, and the steps stay.
             self.keeper.close(mine, gone, "gone")
@@ -412,7 +415,8 @@ class Engine:
         if self._reading is None:
             self._read()
         standing = {same_id(event["event_id"]) for event in self._events}
-        others = [key for key in (record["events"] if record else {}) if key not in mine]
+        events = record["events"].items() if record else ()
+        others = [key for key, entry in events if key not in mine and not entry["lapsed"]]
         # Where the document cannot be read, what is claimed counts as standing.
         return any(key in standing or self._reading is None for key in others)
 
@@ -425,8 +429,7 @@ class Engine:
 
     def _release(self) -> Json:
         worker = Worker(self.keeper.folder.path, self.clock)
-        busy = worker.running()
-        if busy is not None and busy.get("run_id") == self.keeper.run.run_id:
+        if worker.state().get("run_id") == self.keeper.run.run_id:
             worker.stop()
         released = self.keeper.release(self.order.event_ids)
         return {"state": "released", "message": f"{len(released)} claims given back"}

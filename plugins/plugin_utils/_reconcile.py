@@ -198,6 +198,11 @@ class _Pass:
                 "drained": bool(known["record_error"]) or any(_drained(known["record"])),
                 "mistakes": self.run["mistakes"][host],
                 "drain_not_set": bool(own.get("drain_not_set")),
+                "claimed_for": {
+                    event_id: known["time"] - entry["noticed"]
+                    for event_id, entry in (known["record"] or {"events": {}})["events"].items()
+                    if entry["noticed"]
+                },
             }
             settings[host] = {key: own[key] for key in SETTINGS if own.get(key) is not None}
         return plan(observations, self.seen.groups, list(self.seen.hosts), settings, now=iso(self.now))
@@ -225,6 +230,8 @@ class _Pass:
             ]
             until = self.now + min(LONGEST, (UNKNOWN_NOTICE if left is None else left) + max(waits, default=1800))
             story["until"] = min(story.get("until", until), until) if left is None else until
+            # A host that is to be put back when nothing follows is waited for until then, and a pass longer.
+            story["until"] = max(story["until"], _seconds(story["noticed"]) + entry["expires_after"] + 60)
             if entry["event_status"] == STARTED:
                 story["started"] = story["started"] or iso(self.now)
             story["gone"] = None
@@ -338,6 +345,7 @@ class _Pass:
         for entry in run["plan"]["events"]:
             story = run["events"][same_id(entry["event_id"])]
             story["ready"] = [host for host in entry["hosts"] if self._state_of(host) == "ready"]
+            story["waits_with"] = [one for one in entry["coupled"] if not run["events"][same_id(one)]["approved"]]
             for host in entry["hosts"]:
                 known = run["hosts"].get(host)
                 if known and known["report"] and known["report"]["order"] == "ready" and known["state"] == "failed":
@@ -444,8 +452,12 @@ class _Pass:
             return self._ready_order(host, wanted)
         back = [key for key, entry in mine.items() if not self._expired(key) or not known["reachable"]]
         back = [key for key in back if key not in self.held_by and not self._is_stopped(key)]
+        lapsed = [same_id(entry["event_id"]) for entry in self.run["plan"]["events"] if host in entry["lapsed"]]
+        # It was put back for that, and only has to be remembered as long as the event stands.
+        back = [key for key in back if not (key in lapsed and mine[key]["lapsed"])]
         if back and known["failures"] < PUT_BACK_TRIES and not self._lost_for_good(host, back):
-            return self._orders("put_back", [mine[key]["event"] for key in back], seconds=UNDOING)
+            events = [mine[key]["event"] for key in back]
+            return self._orders("put_back", events, seconds=UNDOING, lapsed=[key for key in back if key in lapsed])
         return None
 
     def _is_live(self, known: Json, entry: Json) -> bool:
@@ -620,8 +632,8 @@ class _Pass:
 
     def _time_will_come(self) -> bool:
         """Whether something that was put off begins while this run waits."""
-        times = [parse_time(entry["wait_until"]) for entry in self.run["plan"]["events"] if entry["wait_until"]]
-        return any(time is not None and time.timestamp() <= self.run["wait_until"] for time in times)
+        times = [_seconds(entry["wait_until"]) for entry in self.run["plan"]["events"] if entry["wait_until"]]
+        return any(time <= self.run["wait_until"] for time in times)
 
     def _was_waited_for(self) -> bool:
         """Whether a host was put back just now while events stand that others have not been through yet."""
@@ -683,6 +695,11 @@ class _Pass:
         if not self.run["plan"]["events"] and not self.run["worked"]:
             return "Nothing is announced."
         return "Nothing is left that this run could do."
+
+
+def _seconds(moment: str) -> float:
+    read = parse_time(moment)
+    return read.timestamp() if read else 0.0
 
 
 def _add_marks(known: Json, record: Json | None) -> None:

@@ -364,6 +364,7 @@ class Player:
             wanted = order["order"] == "put_back" or order["drain"]
             more.update(steps=host.steps if wanted else [], checkpoint=host.checkpoint if wanted else [])
             more.update(seconds=order["seconds"], undo_on_failure=bool(host.settings.get("undo_on_failure")))
+            more["lapsed"] = order.get("lapsed") or []
             taken = self.run["controller_steps"].get(host.name)
             if taken and taken["mode"] != "look" and self.run["next"] == "controller_steps.yml":
                 more["controller_step"] = self._take_step(host, taken)
