@@ -43,13 +43,14 @@ class ActionModule(ActionBase):
             drill = does[state]()
         except WrongSetting as exc:
             raise AnsibleActionFail(clean(exc, 2000)) from exc
-        result.update(changed=state == "announce", ansible_facts={"graceful_drill": drill})
+        result.update(drill, changed=state == "announce")
         return result
 
     def _begin(self) -> Json:
         require_linear(self)
         require_all_tasks(self._vars)
-        if not isinstance(self._vars.get("graceful_drill", {}), t.Mapping):
+        told = self._vars.get("graceful_drill", {"announced": ""})
+        if not isinstance(told, t.Mapping) or told.get("announced") != "":
             raise WrongSetting("graceful_drill is set, but the role drill writes it itself. Remove it.")
         settings = read_settings(self._vars, self._templar.template, ("drill",))
         mistakes = [text for name, text in settings.mistakes.items() if name.startswith(PREFIX)]
@@ -63,7 +64,7 @@ class ActionModule(ActionBase):
         return drill
 
     def _check(self) -> Json:
-        drill: Json = self._vars["graceful_drill"]
+        drill: Json = self._vars["drill_plan"]
         every = self._vars["hostvars"]
         answers = {host: variables_of(every, host).get("drill_answer") for host in drill["names"]}
         found = objections(drill, {host: one for host, one in answers.items() if one}, self._vars["groups"])
@@ -71,12 +72,12 @@ class ActionModule(ActionBase):
             raise WrongSetting(
                 f"The drill does not begin, nothing was drained. {' '.join(f'{text}.' for text in found)}"
             )
-        return drill
+        return {}
 
     def _announce(self) -> Json:
-        drill, control = begun(self._vars["graceful_drill"], self._vars.get("emulator_ready"), iso(time.time()))
-        for event in drill["announcements"]:
-            self._post(f"{control}/publish", event, drill["emulator_host"])
+        drill, control = begun(self._vars["drill_plan"], self._vars.get("emulator_ready"), iso(time.time()))
+        for event in self._vars["drill_plan"]["announcements"]:
+            self._post(f"{control}/publish", event, self._vars["drill_plan"]["emulator_host"])
         return drill
 
     def _post(self, url: str, body: Json, host: str) -> None:
@@ -91,4 +92,4 @@ class ActionModule(ActionBase):
 
     def _end(self) -> Json:
         """What follows in this run of Ansible is no drill any more."""
-        return {**self._vars["graceful_drill"], "announced": ""}
+        return {"announced": ""}

@@ -13,7 +13,7 @@ from ansible.errors import AnsibleActionFail
 from ansible.playbook.conditional import Conditional
 from ansible.plugins.action import ActionBase
 from ansible_collections.graceful.azure.plugins.module_utils._steps import archive_name
-from ansible_collections.graceful.azure.plugins.module_utils._text import clean, clean_all, duration
+from ansible_collections.graceful.azure.plugins.module_utils._text import clean, clean_all, duration, quoted
 from ansible_collections.graceful.azure.plugins.plugin_utils import _controller_steps as controller
 from ansible_collections.graceful.azure.plugins.plugin_utils import _task_files as task_files
 from ansible_collections.graceful.azure.plugins.plugin_utils._door import admitted
@@ -32,6 +32,7 @@ from ansible_collections.graceful.azure.plugins.plugin_utils._settings import (
     Settings,
     WrongSetting,
     drain_not_set,
+    seconds,
 )
 from ansible_collections.graceful.azure.plugins.plugin_utils._slices import SlicedModule, say
 
@@ -48,6 +49,15 @@ CONTROLLER_DIR = "~/.graceful/checkpoints"
 # A role hears the engine's own verdict about what was late, so it listens for a little longer.
 GRACE = 15.0
 STEP_TASKS, NOTHING = "order_step.yml", "steps/nothing.yml"
+# How an order of a user's own task ends well. In check mode it is skipped.
+GOOD_ENDS = {
+    "look": ("looked",),
+    "ready": ("ready", "skipped"),
+    "approve": ("approved", "started", "gone", "skipped"),
+    "put_back": ("put_back", "skipped"),
+    "release": ("released", "skipped"),
+}
+FOR_TASKS = ("report", "observation", "interruptions", "changed")
 
 Json = dict[str, t.Any]
 
@@ -72,7 +82,7 @@ class ActionModule(ActionBase):
             }
         self._host = str(self._vars.get("inventory_hostname", "host"))
         if "pass" in self._task.args:
-            result.update(self._in_a_run(dict(self._task_vars.get("graceful_run") or {})))
+            result.update(self._in_a_run(json.loads(self._task_vars["graceful_pass"]["run"])))
         else:
             result.update(self._alone())
         self._remove_tmp_path(self._connection._shell.tmpdir)
@@ -85,7 +95,7 @@ class ActionModule(ActionBase):
         role = str(args.get("role") or "")
         before = (self._vars.get("graceful_host") or {}) if args.get("continued") else {}
         if not role:
-            return self._carried_out(dict(args), before)
+            return self._as_a_task(dict(args))
         try:
             if args.get("error"):
                 raise AnsibleActionFail(str(args["error"]))
@@ -97,16 +107,37 @@ class ActionModule(ActionBase):
             result = {**admitted(result), "step": None, "next_tasks": NOTHING, "passes": [], "changed": False}
         return {**result, "ansible_facts": {f"{role}_report": role_report(role, result)}}
 
+    def _as_a_task(self, given: Json) -> Json:
+        """A task fails if its order was not carried out: what follows it may rely on that."""
+        order, timeout = str(given.get("order") or "look"), _seconds(given, "timeout", 0.0)
+        result = self._carried_out(given, {})
+        if "reachable" not in result:
+            return t.cast(Json, clean_all(result, 2000))
+        told, report = {key: result[key] for key in FOR_TASKS}, result["report"]
+        if report is None:
+            return {**told, "failed": True, "msg": f"The host gave no answer: {result['error']}"}
+        # One call may leave it under way.
+        if report["state"] in GOOD_ENDS.get(order, ()) or (not timeout and report["state"] in UNFINISHED):
+            return told
+        if report["next"]:
+            return {**told, "failed": True, "msg": _for_roles(report["next"]["name"], report["next"]["kind"])}
+        late = f"After {duration(timeout)}: " if report["state"] in UNFINISHED else ""
+        return {**told, "failed": True, "msg": f"{late}{report['message'] or report['state']}"}
+
     def _carried_out(self, given: Json, before: Json) -> Json:
         """Call until the order is carried out, the controller has to take a step, or the time is over."""
         values = {key: self._given(given, key) for key in ("drain_steps", "checkpoint", "health")}
         mistakes = file_mistakes(self, self._vars, values)
+        if not self._task.args.get("role"):
+            items = [*values["drain_steps"].items, *values["checkpoint"].items]
+            mistakes += [_for_roles(item["name"], item["kind"]) for item in items if controller.is_needed_for(item)]
         if mistakes:
             raise AnsibleActionFail(" ".join(mistakes))
         now = time.time()
-        until = before.get("until") or now + _float(given, "seconds", 300.0)
-        timeout = until - now + GRACE if self._task.args.get("role") else _float(given, "timeout", 0.0)
+        until = before.get("until") or now + _seconds(given, "seconds", 300.0)
+        timeout = until - now + GRACE if self._task.args.get("role") else _seconds(given, "timeout", 0.0)
         args = self._given_arguments(given, values, before)
+        changed = False
         module = SlicedModule(self, MODULE, self._task_vars, "report", before.get("interruptions") or ())
         while True:
             left = now + timeout - time.time()
@@ -116,9 +147,12 @@ class ActionModule(ActionBase):
             called = module.run(args)
             if called.failed:
                 return called.result
-            told = admitted(called.result)
+            told = self._admitted(called.result)
+            # What a call did that was cut off, nobody has heard.
+            changed = changed or bool(called.result.get("changed")) or called.interrupted
             if time.time() - now >= timeout or (told["report"] and told["report"]["state"] not in UNFINISHED):
-                return self._told_alone(given, values, told, until, module)
+                changed = changed and not self._task.check_mode and given.get("order", "look") != "look"
+                return {**self._told_alone(given, values, told, until, module), "changed": changed}
             if called.interrupted:
                 say(f"[{self._host}] not reachable, trying again; {duration(left)} left")
                 module.reconnect(left)
@@ -137,8 +171,8 @@ class ActionModule(ActionBase):
         args.update(steps=values["drain_steps"].shown, checkpoint=values["checkpoint"].shown)
         args["health"] = values["health"].shown
         args["secrets"] = _secrets(values.values())
-        if not _float(given, "silent_for", 120.0):
-            args["silent_for"] = _float(given, "seconds", 300.0) + 300.0
+        if not _seconds(given, "silent_for", 120.0):
+            args["silent_for"] = _seconds(given, "seconds", 300.0) + 300.0
         step = before.get("step")
         if step and step["mode"] == "look":
             looked = (self._vars.get("graceful_looked") or {}).get("results") or []
@@ -151,7 +185,6 @@ class ActionModule(ActionBase):
         drains, saves = values["drain_steps"].items, values["checkpoint"].items
         number, record = time.time_ns(), (told["observation"] or {}).get("record")
         step = self._step(told, values, str(given.get("controller_dir") or CONTROLLER_DIR))
-        report = told["report"] or {}
         return {
             **told,
             "until": until,
@@ -162,7 +195,6 @@ class ActionModule(ActionBase):
             "passes": list(range(controller.most_passes(str(given.get("order")), drains, saves, record))),
             "event": clean_all((given.get("events") or [PLACEHOLDER])[0]),
             "interruptions": module.interruptions,
-            "changed": report.get("state") in CHANGING and not self._task.check_mode,
         }
 
     # ---- as one pass of the role maintenance
@@ -175,7 +207,7 @@ class ActionModule(ActionBase):
         settings, mistakes = self._settings(run, event, files=bool(before) or bool(self._task.check_mode))
         args = self._arguments(run, order, settings, before)
         raw, module = self._call(args, before, float(args["wait"]))
-        told = admitted(raw)
+        told = self._admitted(raw)
         observation = told["observation"] or {}
         if not before and (any(e["affects_me"] for e in observation.get("events") or []) or observation.get("record")):
             settings, mistakes = self._settings(run, event, files=True)
@@ -271,6 +303,12 @@ class ActionModule(ActionBase):
             module.reconnect(left)
             args["wait"] = max(0.0, left)
 
+    def _admitted(self, raw: Json) -> Json:
+        told = admitted(raw)
+        for warning in (told["observation"] or {}).get("warnings", ()):
+            self._display.warning(f"[{self._host}] {warning}")
+        return told
+
     # ---- steps that the controller takes
 
     def _step(self, told: Json, values: Json, place: str) -> Json | None:
@@ -325,7 +363,8 @@ class ActionModule(ActionBase):
         templar = self._templar.copy_with_new_env(available_variables=variables)
         if hasattr(templar, "evaluate_conditional"):
             return bool(templar.evaluate_conditional(condition))
-        asked = Conditional(loader=self._loader)
+        # ansible-core before 2.19.
+        asked: t.Any = Conditional(loader=self._loader)
         asked.when = [condition]
         return bool(asked.evaluate_conditional(templar=templar, all_vars=variables))
 
@@ -354,9 +393,12 @@ def _secrets(parts: t.Iterable[Items | None]) -> str:
     return json.dumps({key: value for part in parts if part for key, value in part.secrets.items()})
 
 
-def _float(given: Json, key: str, default: float) -> float:
-    value = given.get(key)
+def _seconds(given: Json, key: str, default: float) -> float:
     try:
-        return default if value is None else float(value)
-    except (TypeError, ValueError) as exc:
-        raise AnsibleActionFail(f"{key} is {clean(value, 60)}; it has to be a number of seconds.") from exc
+        return default if given.get(key) is None else seconds(given[key], key)
+    except WrongSetting as exc:
+        raise AnsibleActionFail(clean(exc, 300)) from exc
+
+
+def _for_roles(name: str, kind: str) -> str:
+    return f"The controller takes the step {quoted(name)} ({kind}), which a task cannot do. Use the collection's roles."

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import socket
 import time
 import typing as t
@@ -59,18 +60,18 @@ class ActionModule(ActionBase):
             run, told = self._begin() if state == "begin" else self._advance()
         except WrongSetting as exc:
             raise AnsibleActionFail(clean(exc, 1000)) from exc
-        result.update(msg=told, changed=False)
-        facts: Json = {"graceful_run": run}
-        if run["done"] or run.get("tell"):
-            facts["graceful_result"] = report(run, time.time())
+        told_of = report(run, time.time()) if run["done"] or run.get("tell") else {}
         if run["done"] and run["options"]["webhooks"] and not run["check_mode"]:
-            run["tell"] += last_occasions(facts["graceful_result"])
-        result["ansible_facts"] = {**facts, "graceful_pass": _for_tasks(run, facts.get("graceful_result"))}
+            run["tell"] += last_occasions(told_of)
+        # Registered, and no facts: those could be overwritten by the facts that a host tells. The whole run is one text,
+        # which Ansible does not look into each time that something else is asked for.
+        whole = json.dumps(run, default=str)
+        result.update(_for_tasks(run, told_of), msg=told, changed=False, run=whole, report=told_of)
         return result
 
     def _recap(self) -> list[str]:
         """Shown by itself: a callback that leaves out tasks that went well would not show it."""
-        lines: list[str] = self._vars["graceful_result"]["messages"]
+        lines: list[str] = self._vars["graceful_pass"]["report"]["messages"]
         for line in ["Recap:", *(f"  {line}" for line in lines)]:
             say(line)
         return lines
@@ -99,7 +100,7 @@ class ActionModule(ActionBase):
         values.update(
             check_mode=bool(self._task.check_mode),
             forks=int(context.CLIARGS.get("forks") or C.config.get_config_value("DEFAULT_FORKS")),
-            drill=under_way(self._vars.get("graceful_drill")),
+            drill=under_way(self._vars),
             webhooks=bool(settings.values["webhooks"]) and "graceful_webhooks" not in settings.mistakes,
             webhook_mistake=settings.mistakes.get("graceful_webhooks", ""),
         )
@@ -125,7 +126,7 @@ class ActionModule(ActionBase):
     # ---- each pass
 
     def _advance(self) -> tuple[Json, list[str]]:
-        before: Json = self._vars["graceful_run"]
+        before: Json = json.loads(self._vars["graceful_pass"]["run"])
         every = self._vars["hostvars"]
         targeted = play_hosts(self._vars)
         hosts = {host: seen for host in targeted if (seen := variables_of(every, host).get("graceful_host"))}
@@ -184,7 +185,7 @@ class ActionModule(ActionBase):
 
 def _for_tasks(run: Json, result: Json | None) -> Json:
     """What the role's tasks look at."""
-    keys = ("run_id", "pass", "next", "involved", "approve", "confirm", "tell", "done", "check_mode")
+    keys = ("run_id", "pass", "next", "involved", "approve", "confirm", "tell", "done", "check_mode", "options")
     steps = {host: step["tasks"] for host, step in (run.get("controller_steps") or {}).items()}
     # Where hosts join, the passes that are left do nothing, and the role goes on with all hosts.
     files = (

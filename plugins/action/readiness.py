@@ -51,7 +51,7 @@ class ActionModule(ActionBase):
             result.update(self._ask(), changed=False)
             self._remove_tmp_path(self._connection._shell.tmpdir)
         else:
-            result.update(ansible_facts={"prepare_report": self._judge(options["max_clock_offset"])}, changed=False)
+            result.update(self._judge(options["max_clock_offset"]), changed=False)
         return result
 
     def _ask(self) -> Json:
@@ -80,7 +80,8 @@ class ActionModule(ActionBase):
             known = variables_of(self._vars["hostvars"], host)
             if known.get("prepare_answer"):
                 answers[host] = known["prepare_answer"]
-                tried = known.get("prepare_install") or {}
+                tried = known.get("prepare_install")
+                tried = tried if isinstance(tried, t.Mapping) else {}
                 failed = tried.get("failed") or tried.get("unreachable")
                 installs[host] = clean(tried.get("msg") or "it gave no reason", 400) if failed else ""
         self._keep_names(answers)

@@ -24,7 +24,7 @@ from ansible_collections.graceful.azure.plugins.module_utils._document import (
     same_id,
     seen_by,
 )
-from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError, Refused
+from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
 from ansible_collections.graceful.azure.plugins.module_utils._record import Keeper, LostClaim
 from ansible_collections.graceful.azure.plugins.module_utils._service import Reading, Service
 from ansible_collections.graceful.azure.plugins.module_utils._text import clean
@@ -195,7 +195,7 @@ class Engine:
         # A run that was suspended may come with an order that is long out of date.
         standing = {same_id(event["event_id"]) for event in self._events if event["event_status"] != STARTED}
         events = [event for event in self.order.events if same_id(event["event_id"]) in standing]
-        held = self._claim(events)
+        held = self._claim(events, standing=True)
         mine = [event_id for event_id in map(_id_of, events) if event_id not in held]
         if not mine:
             self._note_orphan(held)
@@ -206,8 +206,8 @@ class Engine:
         )
         return {**result, "held": held}
 
-    def _claim(self, events: t.Sequence[Json]) -> Json:
-        held, warnings = self.keeper.claim(events, self.boot_id)
+    def _claim(self, events: t.Sequence[Json], standing: bool = False) -> Json:
+        held, warnings = self.keeper.claim(events, self.boot_id, standing)
         self.warnings.extend(warnings)
         return held
 
@@ -285,7 +285,7 @@ class Engine:
     # ---- approving
 
     def _approve(self) -> Json:
-        from ansible_collections.graceful.azure.plugins.module_utils._approver import Terms, approve
+        from ansible_collections.graceful.azure.plugins.module_utils._approver import NotTaken, Terms, approve
 
         event = self.order.events[0]
         event_id, ids = same_id(event["event_id"]), self.order.event_ids
@@ -319,7 +319,7 @@ class Engine:
             raise
         except EventsError as exc:
             # What the service itself has refused, no other host needs to try.
-            final = isinstance(exc, Refused) or isinstance(exc.__cause__, Refused)
+            final = isinstance(exc, NotTaken)
             return {"state": "failed", "message": exc.message, "approval": note("failed", exc.message), "final": final}
         outcomes = (
             ("approved", done.approved, ""),

@@ -90,7 +90,9 @@ class Keeper:
         with self._explained(), self.folder.locked(self.clock):
             self.folder.probe()
 
-    def claim(self, events: t.Sequence[t.Mapping[str, t.Any]], boot_id: str) -> tuple[dict[str, Record], list[str]]:
+    def claim(
+        self, events: t.Sequence[t.Mapping[str, t.Any]], boot_id: str, standing: bool = False
+    ) -> tuple[dict[str, Record], list[str]]:
         """Claim these events for this run. Returns who holds what could not be claimed, by id, and warnings."""
         held: dict[str, Record] = {}
         with self._explained(), self.folder.locked(self.clock):
@@ -104,6 +106,9 @@ class Keeper:
                     held[event_id] = holder(other)
                     continue
                 record["events"][event_id] = self._claimed(record, event, entry, other)
+                if standing:
+                    # It was missing for a moment only: the next time begins anew.
+                    record["events"][event_id].update(gone=None, gone_reads=0)
             self.folder.write(record if record["events"] or unfinished(record) else None)
         return held, warnings
 

@@ -49,7 +49,8 @@ class Next(Exception):
 
     def __init__(self, step: Json) -> None:
         super().__init__(step["name"])
-        self.result = {"state": "next", "message": f"the controller takes the step {quoted(step['name'])}", "next": step}
+        message = f"the controller takes the step {quoted(step['name'])}"
+        self.result = {"state": "next", "message": message, "next": step}
 
 
 def resting(record: Json, now: float, since: float = 0.0) -> Json | None:
@@ -184,7 +185,7 @@ class Steps:
         look = work.look()
         if noted and noted["status"] == "done" and look.done:
             return
-        before = kind.merged(step["options"], noted["before"], look.before) if _begun(noted) else look.before
+        before = _before(kind, step, noted, look.before)
         self._note({**step, "status": "doing", "message": "", "before": before, "data": {}})
         done = work.do()
         self._demand_in_time(step, done.message)
@@ -234,7 +235,7 @@ class Steps:
             raise Next(self._for_controller(step, "look"))
         if looked.get("error"):
             raise EventsError(str(looked["error"]))
-        before = kind.merged(step["options"], noted["before"], looked) if _begun(noted) else looked
+        before = _before(kind, step, noted, looked)
         self._note({**step, "status": "doing", "message": "", "before": before, "data": {}})
         raise Next(self._for_controller(step, "do"))
 
@@ -409,6 +410,11 @@ def _failure(phase: str, item: Json, message: str, late: bool, attempts: int) ->
 
 def _begun(noted: Json | None) -> bool:
     return noted is not None and noted["data"].get("begun", True)
+
+
+def _before(kind: type[Kind], step: Json, noted: Json | None, now: Json) -> Json:
+    """How it was before anything was done: as an earlier attempt has seen it, if one has begun."""
+    return kind.merged(step["options"], noted["before"], now) if noted is not None and _begun(noted) else now
 
 
 def _key(step: Json) -> Json:

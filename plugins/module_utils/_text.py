@@ -15,9 +15,12 @@ import unicodedata
 from datetime import datetime, timezone
 
 LONGEST = 600
+# What is looked at of a text at most, before it is cut: nobody can make us clean megabytes.
+LARGEST = 20_000
 # Control characters, marks that change the direction of text, lone surrogates, and what is not assigned.
 _UNREADABLE = ("Cc", "Cf", "Cs", "Cn", "Co", "Zl", "Zp")
-_TEMPLATE = re.compile(r"\{(?=[{%#])")
+# The second is a header by which ansible-core before 2.19 takes other marks for templates in the text that follows.
+_TEMPLATE = re.compile(r"\{(?=[{%#])|#(?=jinja2:)")
 _SCHEME = r"\b[A-Za-z][A-Za-z0-9+.-]*://"
 # Up to the last @ of the authority; a password may also have characters in it that end one, where no port can be meant.
 _USERINFO = re.compile(rf"({_SCHEME})(?:[^\s/?#]*@|[^\s/?#@:]*:(?!\d*[/?#])\S*@)")
@@ -27,11 +30,19 @@ _MASKED = re.compile(r"://(?:…@|[^\s?#'\"]*\?…)")
 
 def clean(value: t.Any, limit: int = LONGEST) -> str:
     """The value as one line of text that neither a terminal nor a template acts on, and without the secrets of URLs."""
-    text = masked(" ".join(str(value).split()))
+    text = masked(" ".join(_text(value)[:LARGEST].split()))
     if not text.isascii() or not text.isprintable():
         text = "".join("?" if unicodedata.category(char) in _UNREADABLE else char for char in text)
-    text = _TEMPLATE.sub("{ ", text)
+    text = _TEMPLATE.sub(lambda found: f"{found.group()} ", text)
     return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def _text(value: t.Any) -> str:
+    try:
+        return str(value)
+    except (RecursionError, ValueError):
+        # Nested too deeply, or a number of too many digits.
+        return f"a {type(value).__name__} that cannot be shown"
 
 
 def clean_all(value: t.Any, limit: int = LONGEST, depth: int = 12) -> t.Any:
@@ -107,7 +118,7 @@ def duration(seconds: float) -> str:
     return " ".join(parts[:2]) or "0 s"
 
 
-def iso(moment: t.Union[datetime, float]) -> str:
+def iso(moment: datetime | float) -> str:
     """ISO 8601 in UTC, of a time or of seconds since 1970."""
     if not isinstance(moment, datetime):
         moment = datetime.fromtimestamp(moment, timezone.utc)

@@ -13,8 +13,9 @@ author: graceful.azure contributors (@graceful)
 description:
   - Decides whether a drill may begin, and announces its events to the emulator. It is a part of the role
     P(graceful.azure.drill#role), with which it may change.
-  - It sets the fact C(graceful_drill). As long as that says that events were announced, the role
-    P(graceful.azure.maintenance#role) asks the emulator and never Azure.
+  - What V(begin) returns is registered as C(drill_plan), what V(announce) and V(end) return as C(graceful_drill). As
+    long as that says that events were announced, the role P(graceful.azure.maintenance#role) asks the emulator and
+    never Azure.
 options:
   state:
     description:
@@ -49,6 +50,18 @@ EXAMPLES = r"""
   graceful.azure.drill_plan:
     state: begin
   run_once: true
+  register: drill_plan
 """
 
-RETURN = r"""#"""
+RETURN = r"""
+announced:
+  description: When the events were announced; empty if the drill has ended.
+  returned: with O(state=announce) and O(state=end)
+  type: str
+  sample: "2026-09-19T18:00:00Z"
+endpoints:
+  description: Where each host finds the emulator.
+  returned: with O(state=announce)
+  type: dict
+  sample: {"web1": "http://10.0.0.4:8801"}
+"""

@@ -19,7 +19,7 @@ options:
     description:
       - V(ask) asks the host's metadata service and sees whether it can keep a record, in one call.
       - V(judge) judges the results of V(ask), which are in the hosts' variables C(prepare_answer). It runs on the
-        controller, sets the fact C(prepare_report), and notes the hosts' Azure names in C(graceful_report_dir).
+        controller, and notes the hosts' Azure names in C(graceful_report_dir).
     type: str
     choices: [ask, judge]
     required: true
@@ -58,6 +58,17 @@ observation:
   returned: with O(state=ask)
   type: dict
   sample: {"vm_name": "web_0", "events": []}
+table:
+  description: The state of all hosts, as lines of text.
+  returned: with O(state=judge)
+  type: list
+  elements: str
+  sample: ["1 of 1 hosts are ready."]
+problems:
+  description: What stands in the way of the hosts that are not ready, by host.
+  returned: with O(state=judge)
+  type: dict
+  sample: {}
 mistakes:
   description: What is wrong with what is written for the host.
   returned: with O(state=ask)

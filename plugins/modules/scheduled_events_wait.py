@@ -19,8 +19,8 @@ description:
     C(ansible.posix.json), those lines go to stderr.
 notes:
   - C(async) is not supported. The task reconnects by itself.
-  - O(retries) does not matter here, a failed read is followed by the next poll. Once the service has answered, a single answer may
-    take at most 10 seconds, or O(read_timeout) if that is less.
+  - O(retries) does not matter here, a failed read is followed by the next poll. Once the service has answered, a
+    single answer may take at most 10 seconds, or O(read_timeout) if that is less.
   - Azure allows about five requests a second and VM.
 extends_documentation_fragment:
   - graceful.azure.attributes

@@ -43,6 +43,9 @@ def described(step: Json, items: t.Sequence[Json], now: float, find: Find) -> Js
     given = next((one for one in items if (one["name"], one["kind"]) == (step["name"], step["kind"])), None)
     told: Json = {**step, "until": now + step["seconds"], "broken": "", "calls": [], "file": "", "probe_file": ""}
     told["tasks"] = tasks_of(step)
+    told["options"] = given["options"] if given else {}
+    if step["mode"] == "fetch" and told["options"].get("to") != "controller":
+        told.update(broken="It is not among what the controller shall keep. Nothing was fetched.", tasks="nothing.yml")
     if step["kind"] not in BY_CONTROLLER:
         return told
     if given is None:
@@ -54,6 +57,11 @@ def described(step: Json, items: t.Sequence[Json], now: float, find: Find) -> Js
     else:
         told.update(_files(step, given["options"], find))
     return told
+
+
+def is_needed_for(item: Json) -> bool:
+    """Whether the controller takes this step or checkpoint, or fetches what it saves."""
+    return item["kind"] in BY_CONTROLLER or item["options"].get("to") == "controller"
 
 
 def tasks_of(step: Json) -> str:
@@ -68,8 +76,7 @@ def most_passes(order: str, drains: t.Sequence[Json], saves: t.Sequence[Json], r
     if order == "put_back":
         left = [step for step in (record or {"steps": []})["steps"] if step["status"] != "undone"]
         return min(MOST_PASSES, sum(step["kind"] in (*BY_CONTROLLER, "paths") for step in left))
-    fetched = [item for item in saves if item["options"].get("to") == "controller"]
-    number = len(fetched) + sum(item["kind"] in BY_CONTROLLER for item in (*drains, *saves))
+    number = sum(is_needed_for(item) for item in (*drains, *saves))
     return min(MOST_PASSES, number * (number + 5) // 2)
 
 

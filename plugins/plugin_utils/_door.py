@@ -8,17 +8,21 @@
 
 from __future__ import annotations
 
+import itertools
 import typing as t
 
 from ansible_collections.graceful.azure.plugins.module_utils._document import EVENT_FIELDS
-from ansible_collections.graceful.azure.plugins.module_utils._text import clean, clean_all
+from ansible_collections.graceful.azure.plugins.module_utils._text import clean
 
 Json = dict[str, t.Any]
 Read = t.Callable[[t.Any], t.Any]
-STATES = ("looked", "ready", "working", "next", "failed", "waiting", "put_back", "released", "held_by_other_run", "gone",
-          "skipped", "approved", "unconfirmed", "started", "unexpected")  # fmt: skip
+STATES = ("looked", "ready", "working", "next", "failed", "waiting", "put_back", "released", "held_by_other_run",
+          "gone", "skipped", "approved", "unconfirmed", "started", "unexpected")  # fmt: skip
 MODES = ("look", "do", "undo", "verify", "fetch", "send")
-MOST = 2000
+# No honest host comes near these; more is not looked at.
+MOST, MOST_ENTRIES = 2000, 200
+LATEST = 1e11
+MOST_PAUSE, MOST_SECONDS = 3600.0, 86400.0
 
 
 def admitted(result: t.Mapping[str, t.Any]) -> Json:
@@ -58,6 +62,16 @@ def _number(value: t.Any) -> float | None:
 
 def _number_or_0(value: t.Any) -> float:
     return _number(value) or 0.0
+
+
+def _time(value: t.Any) -> float | None:
+    """Seconds since 1970, up to a year that a date can have."""
+    number = _number(value)
+    return number if number is not None and 0 <= number < LATEST else None
+
+
+def _time_or_0(value: t.Any) -> float:
+    return _time(value) or 0.0
 
 
 def _whole(value: t.Any) -> int | None:
@@ -100,7 +114,11 @@ def _list_or_empty(read: Read, most: int = MOST) -> Read:
 
 def _by_id(read: Read) -> Read:
     return lambda value: (
-        {clean(key, 200): read(one) for key, one in value.items() if isinstance(one, t.Mapping)}
+        {
+            clean(key, 200): read(one)
+            for key, one in itertools.islice(value.items(), MOST_ENTRIES)
+            if isinstance(one, t.Mapping)
+        }
         if isinstance(value, t.Mapping)
         else {}
     )
@@ -110,9 +128,17 @@ def _names(value: t.Any) -> list[str]:
     return [clean(name, 200) for name in value[:MOST]] if isinstance(value, (list, tuple)) else []
 
 
-def _plain(value: t.Any) -> Json:
+def _entries(value: t.Any) -> Json:
+    """Without an id an event cannot be told from others."""
+    entries = _by_id(_entry)(value)
+    return {key: one for key, one in entries.items() if one["event"]["event_id"]}
+
+
+def _before(value: t.Any) -> Json:
     """Of what a record says about other machines, only how they were before counts."""
-    return t.cast(Json, clean_all(value, 200, 4)) if isinstance(value, t.Mapping) else {}
+    return {
+        "servers": _list_or_empty(_server, MOST_ENTRIES)(value.get("servers") if isinstance(value, t.Mapping) else None)
+    }
 
 
 # ---- the shapes
@@ -120,26 +146,24 @@ def _plain(value: t.Any) -> Json:
 BY_TYPE = {"str": _text(200), "str | None": _text_or_none(600), "int | None": _whole, "bool | None": _flag,
            "list[str]": _names}  # fmt: skip
 _event = _shape(**{name: BY_TYPE[kind] for name, kind in EVENT_FIELDS.items()})
-_claim = _shape(
-    run_id=_text(200), run_name=_text(200), since=_number_or_0, renewed=_number_or_0, silent_until=_number_or_0
-)
-_approval = _shape(at=_number_or_0, status=_text(40), run_id=_text(200), message=_text(400))
+_claim = _shape(run_id=_text(200), run_name=_text(200), since=_time_or_0, renewed=_time_or_0, silent_until=_time_or_0)
+_approval = _shape(at=_time_or_0, status=_text(40), run_id=_text(200), message=_text(400))
 _entry = _shape(
     event=_event,
     claim=_claim,
-    **dict.fromkeys(("noticed", "ready", "started", "gone", "lapsed"), _number),
+    **dict.fromkeys(("noticed", "ready", "started", "gone", "lapsed"), _time),
     approval=_or_none(_approval),
 )
 _step = _shape(
     **dict.fromkeys(("phase", "name", "kind", "status", "message"), _text(400)),
-    at=_number_or_0,
+    at=_time_or_0,
     attempts=lambda value: _whole(value) or 0,
 )
-_mark = _shape(**dict.fromkeys(("what", "detail", "event_id"), _text(400)), at=_number_or_0)
+_mark = _shape(**dict.fromkeys(("what", "detail", "event_id"), _text(400)), at=_time_or_0)
 # As the host's own code has checked it; here only what the controller reads.
-_record = _or_none(_shape(events=_by_id(_entry), steps=_list_or_empty(_step), timeline=_list_or_empty(_mark, 500)))
+_record = _or_none(_shape(events=_entries, steps=_list_or_empty(_step, 500), timeline=_list_or_empty(_mark, 500)))
 _observation = _shape(
-    time=_number,
+    time=_time,
     error=_text_or_none(400),
     events=_list(_event),
     document=_text(64),
@@ -149,13 +173,14 @@ _observation = _shape(
     endpoint=_text(200),
     record=_record,
     record_error=_text_or_none(400),
+    warnings=lambda value: [clean(one, 600) for one in value[:20]] if isinstance(value, (list, tuple)) else [],
 )
+_server = _shape(host=_text(200), socket=_text(200), in_service=lambda value: value is not False)
 _next = _shape(
     **dict.fromkeys(("phase", "name", "kind", "archive"), _text(400)),
     mode=_choice(MODES, ""),
-    seconds=lambda value: max(1.0, _number_or_0(value)),
-    before=_plain,
-    options=_plain,
+    seconds=lambda value: min(MOST_SECONDS, max(1.0, _number_or_0(value))),
+    before=_before,
 )
 _report = _shape(
     state=_choice(STATES, "failed"),
@@ -164,7 +189,7 @@ _report = _shape(
     # False where a failed step only waits for its next try.
     tried=lambda value: value is not False,
     attempts=lambda value: _whole(value) or 0,
-    next_try=_number_or_0,
+    next_try=lambda value: min(MOST_PAUSE, max(0.0, _number_or_0(value))),
     next=lambda value: step if (step := _or_none(_next)(value)) and step["mode"] else None,
     held=_by_id(_shape(run_name=_text(200))),
     approval=_or_none(_approval),

@@ -63,8 +63,6 @@ def planned(values: t.Mapping[str, t.Any], hosts: t.Sequence[str], drill_id: str
         "vms": {name: {"scope": f"drill-{drill_id}"} for name in names.values()},
         "announcements": _announcements(values, [names[host] for host in targets]),
         **{key: values[f"drill_{key}"] for key in ("port", "control_port", "dir", "run_by")},
-        "endpoints": {},
-        "announced": "",
     }
 
 
@@ -175,7 +173,7 @@ def _too_many(
 
 
 def begun(drill: Json, ready: t.Any, announced: str) -> tuple[Json, str]:
-    """The drill with the endpoints of the emulator that was started for it, and the address of its control."""
+    """What the maintenance has to know of the drill, and the address of the emulator's control."""
     told = ready if isinstance(ready, t.Mapping) else {}
     vms = told.get("vms")
     places = vms if isinstance(vms, t.Mapping) else {}
@@ -186,12 +184,20 @@ def begun(drill: Json, ready: t.Any, announced: str) -> tuple[Json, str]:
             f"The emulator on {clean(drill['emulator_host'], 80)} does not say where it listens. Look into its log in "
             f"{clean(drill['dir'], 200)}."
         )
-    return {**drill, "endpoints": endpoints, "announced": announced}, control
+    return {"names": drill["names"], "endpoints": endpoints, "announced": announced}, control
 
 
-def under_way(given: t.Any) -> Json:
+def under_way(variables: t.Mapping[str, t.Any]) -> Json:
     """The drill that this play is, empty if it is none."""
-    return dict(given) if isinstance(given, t.Mapping) and given.get("announced") else {}
+    if "graceful_drill" in (variables.get("ansible_facts") or {}):
+        raise WrongSetting(
+            "A host tells a fact that is called graceful_drill. Whether this is a drill is not for a host to say: find "
+            "out where the fact comes from, or leave the host out."
+        )
+    given = variables.get("graceful_drill")
+    if not isinstance(given, t.Mapping) or not given.get("announced"):
+        return {}
+    return {key: given[key] for key in ("names", "endpoints", "announced")}
 
 
 # ---- after it

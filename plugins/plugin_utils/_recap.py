@@ -178,6 +178,9 @@ def report(run: Json, now: float) -> Json:
     if run["drill"]:
         told["announced"] = run["announced"]
         told["margin"] = margin(told)
+        if result == "done" and not told["margin"]["notices"]:
+            # Azure would have acted before the hosts were ready: in a drill that is what one wants to know.
+            told["result"] = "failed"
     return told
 
 
@@ -253,21 +256,20 @@ def _host_result(run: Json, host: str) -> Host:
 
 
 def _timeline(run: Json, host: str) -> list[Json]:
+    """In order; of what happened in one second, what was noticed comes first and what was approved last."""
     known = run["hosts"][host]
-    marks = [dict(mark, at=iso(mark["at"])) for mark in known["timeline"]]
-    for event_id in known["events"]:
-        story = run["events"].get(event_id)
-        if story is None:
-            continue
-        spelled = story["entry"]["event_id"]
-        marks.append({"at": story["noticed"], "what": "noticed", "detail": "", "event_id": spelled})
-        if story["approved"] and host != story["approved_by"]:
-            marks.append({"at": story["approved"], "what": "approved", "detail": "", "event_id": spelled})
+    stories = [story for event_id in known["events"] if (story := run["events"].get(event_id))]
+    marks = [_mark(story["noticed"], "noticed", story) for story in stories]
+    marks += [dict(mark, at=iso(mark["at"])) for mark in known["timeline"]]
+    approved = [story for story in stories if story["approved"] and host != story["approved_by"]]
+    marks += [_mark(story["approved"], "approved", story) for story in approved]
     for gap in known["interruptions"]:
-        marks.append({"at": gap["lost"], "what": "down", "detail": "", "event_id": ""})
-        if gap["back"]:
-            marks.append({"at": gap["back"], "what": "back", "detail": "", "event_id": ""})
+        marks += [_mark(gap["lost"], "down"), *([_mark(gap["back"], "back")] if gap["back"] else [])]
     return sorted(marks, key=lambda mark: str(mark["at"]))
+
+
+def _mark(at: str, what: str, story: Json | None = None) -> Json:
+    return {"at": at, "what": what, "detail": "", "event_id": story["entry"]["event_id"] if story else ""}
 
 
 def _event_story(run: Json, event_id: str, hosts: t.Mapping[str, Json]) -> Json:

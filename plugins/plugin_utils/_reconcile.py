@@ -4,7 +4,7 @@
 
 # This file is private to the collection: it may change without notice.
 
-"""One pass of the loop: what the hosts saw and reported becomes decisions on events and one order for each host. Pure."""
+"""One pass of the loop: what hosts saw and reported becomes decisions on events and one order for each host. Pure."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Seen(t.NamedTuple):
 
 
 def begin(run_id: str, run_name: str, options: Json, now: float) -> Json:
-    """The state of a run before its first pass. All that matters can be rebuilt from Azure's document and the records."""
+    """The state of a run before its first pass. What matters can be rebuilt from Azure's document and the records."""
     return {
         "run_id": run_id,
         "run_name": run_name,
@@ -220,7 +220,7 @@ class _Pass:
         for entry in run["plan"]["events"]:
             event_id = same_id(entry["event_id"])
             standing.add(event_id)
-            blank: Json = {"noticed": iso(self.now), "started": None, "gone": None, "approved": None, "approved_by": None,
+            blank: Json = {**dict.fromkeys(("started", "gone", "approved", "approved_by")), "noticed": iso(self.now),
                            "tried": [], "refused": "", "held": [], "ready": [], "problems": {}}  # fmt: skip
             story = run["events"].setdefault(event_id, blank)
             story["entry"] = entry
@@ -284,11 +284,8 @@ class _Pass:
                 story["tried"].append(answer["host"])
             elif state in ("unexpected", "failed", "held_by_other_run"):
                 story["tried"].append(answer["host"])
-                story["problems"]["approval"] = (
-                    f"{answer['host']} could not approve it: {report['message'] or 'no reason'}"
-                )
                 if report.get("final"):
-                    story["refused"] = story["problems"]["approval"]
+                    story["refused"] = f"{answer['host']} could not approve it: {report['message'] or 'no reason'}"
         for event_id, answer_given in self.seen.answers.items():
             self.run["confirmed"][same_id(event_id)] = bool(answer_given)
 
@@ -498,11 +495,16 @@ class _Pass:
         approved = story["approved"] or any(
             same_id(one["event"]["event_id"]) == event_id for one in self.run["approve"]
         )
-        if self.run["mistakes"].get(host) or approved or self._is_stopped(event_id) or self._expired(event_id):
+        claims = {key: may_act for key, _entry, may_act in self._claims(host)}
+        # The document may not show an event for a while: who was put back then is drained again, and nobody posts again.
+        returned = event_id in self.run["hosts"][host]["closed"] and event_id not in claims
+        if approved and not returned:
+            return False
+        if self.run["mistakes"].get(host) or self._is_stopped(event_id) or self._expired(event_id):
             return False
         action = action_of(entry["actions"][host])
         if action.drains:
-            begun = any(event_id == key and may_act for key, _entry, may_act in self._claims(host))
+            begun = claims.get(event_id, False)
             return host in entry["drain"] or begun or (self._is_blind(host) and not entry["wait_until"])
         return action.approves and bool(entry["approvable"]) and not entry["wait_until"]
 
@@ -680,7 +682,9 @@ class _Pass:
         known, order = self.run["hosts"][host], self.run["orders"][host]["order"]
         step = (known["report"] or {}).get("next")
         if step and order == known["report"]["order"]:
-            return {**step, "tasks": tasks_of(step)}
+            # Which of the role's files takes it is decided where it is compared with what the user has written.
+            described = self.seen.hosts[host].get("step") or {}
+            return {**step, "tasks": described.get("tasks") or tasks_of(step)}
         if order == "ready" and known["settings"].get("looks") and self._is_fresh(host):
             return {"mode": "look", "kind": "haproxy", "tasks": "look.yml"}
         return None

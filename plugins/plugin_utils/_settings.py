@@ -4,7 +4,7 @@
 
 # This file is private to the collection: it may change without notice.
 
-"""Every variable that a user may write, described once: validation, the guide's table and the messages come from here."""
+"""Every variable that a user may write, described once: validation, messages and the guide's table come from here."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Json = dict[str, t.Any]
 PREFIX = "graceful_"
 LONGEST = 86400
 # Written by the roles themselves, not by users.
-INTERNAL = ("host", "run", "pass", "looked", "balancers", "approvals", "answer", "confirmation", "drill", "result")
+INTERNAL = ("host", "pass", "looked", "balancers", "approvals", "answer", "confirmation", "drill", "written")
 WrongSetting = check.WrongSetting
 Checker = t.Callable[[t.Any, str], t.Any]
 
@@ -59,7 +59,7 @@ def _path(value: t.Any, name: str) -> str:
     return value
 
 
-def _seconds(value: t.Any, name: str) -> float:
+def seconds(value: t.Any, name: str) -> float:
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):
@@ -148,7 +148,7 @@ def _item(kind: type[Kind], given: t.Mapping[str, t.Any], where: str) -> tuple[J
     options = {key: value for key, value in given.items() if key not in ("name", "kind", "timeout")}
     timeout = given.get("timeout")
     if timeout is not None:
-        timeout = _seconds(timeout, f"{where}: timeout")
+        timeout = seconds(timeout, f"{where}: timeout")
         if not timeout:
             raise check.refuse(f"{where}: timeout", "more than 0", timeout)
     checked = validated(options, kind.options, kind.rules, where)
@@ -240,8 +240,8 @@ SETTINGS: t.Final[t.Mapping[str, Setting]] = {
     "drain_steps": Setting(
         "list",
         None,
-        "How the host is taken out of service, see [roles/drain](../roles/drain/README.md). `[]` says that nothing has to be drained; "
-        "not set holds the approval.",
+        "How the host is taken out of service, see [roles/drain](../roles/drain/README.md). `[]` says that nothing has "
+        "to be drained; not set holds the approval.",
         _kinds(_drains.load, _drains.NAMES, "drain", "Drain step"),
     ),
     "checkpoint": Setting(
@@ -282,7 +282,7 @@ SETTINGS: t.Final[t.Mapping[str, Setting]] = {
         "int",
         1800,
         "Seconds after NotBefore until an event has to be gone. No run waits for more than a day.",
-        _seconds,
+        seconds,
     ),
     "vm_name": Setting("str", None, "The Azure name, where the service does not tell it (classic VMs).", _text),
     "endpoint": Setting("str", "auto", "Where the metadata service is.", _endpoint),
@@ -292,20 +292,20 @@ SETTINGS: t.Final[t.Mapping[str, Setting]] = {
         "path", "/var/lib/graceful/checkpoints", "Directory for archives, on a disk of the host that survives.", _path
     ),
     "wait": Setting(
-        "float", 0, "Seconds to wait for an announcement. 0 takes what is there. An extra variable.", _seconds, "run"
+        "float", 0, "Seconds to wait for an announcement. 0 takes what is there. An extra variable.", seconds, "run"
     ),
     "wait_round": Setting(
         "float",
         10,
         "How many seconds may pass until what one host sees is known to all. An extra variable.",
-        _seconds,
+        seconds,
         "run",
     ),
     "serial": Setting(
         "list",
         ["100%"],
-        "How many hosts drain at a time: a number, a percentage, or a list of these. The approval comes after the last batch. "
-        "Hosts with less than two minutes left come first. An extra variable.",
+        "How many hosts drain at a time: a number, a percentage, or a list of these. The approval comes after the last "
+        "batch. Hosts with less than two minutes left come first. An extra variable.",
         _serial,
         "run",
     ),
@@ -332,9 +332,9 @@ SETTINGS: t.Final[t.Mapping[str, Setting]] = {
         "list", None, "For whom: host names, as a list or with commas; all by default.", _anything, "drill"
     ),
     "drill_notice": Setting(
-        "float", None, "Seconds of notice; by default the least that Azure gives for the event.", _seconds, "drill"
+        "float", None, "Seconds of notice; by default the least that Azure gives for the event.", seconds, "drill"
     ),
-    "drill_duration": Setting("float", 5, "Seconds that the event lasts.", _seconds, "drill"),
+    "drill_duration": Setting("float", 5, "Seconds that the event lasts.", seconds, "drill"),
     "drill_port": Setting("int", 8801, "The emulator's first port; each host has one.", _number, "drill"),
     "drill_control_port": Setting("int", 8800, "The port of its control.", _number, "drill"),
     "drill_dir": Setting("path", "/opt/azure-events-emulator", "Its directory on the first host.", _path, "drill"),
@@ -359,12 +359,21 @@ def read_settings(
     """Evaluate and validate. What cannot be evaluated is a mistake, never a default."""
     values: Json = {}
     mistakes = misspelt(variables)
+    facts = variables.get("ansible_facts")
+    facts = facts if isinstance(facts, t.Mapping) else {}
     for key, setting in SETTINGS.items():
         name = PREFIX + key
         if setting.where not in where:
             continue
         if name not in variables or variables[name] is None:
             values[key] = setting.default
+            continue
+        if name in facts and facts[name] == variables[name]:
+            # Facts are the host's word, and go before the inventory. What is done to a host, and to others for it, is not its own choice.
+            values[key] = setting.default
+            mistakes[name] = (
+                f"{name} was told by the host itself, as a fact, which is not taken. Set it in the inventory."
+            )
             continue
         try:
             value = template(variables[name])

@@ -71,7 +71,9 @@ def test_who_has_seconds_does_not_wait_for_who_has_minutes(fleet: Fleet) -> None
     assert saved_first == [True], run.output[-4000:]
     assert len(fleet.posts()) == 1, run.output[-4000:]
     assert run.status == 2, run.output[-4000:]
-    assert "web2 is not ready: Drain step 'service' (tasks) failed: The service does not stop." in run.messages, run.messages
+    assert "web2 is not ready: Drain step 'service' (tasks) failed: The service does not stop." in run.messages, (
+        run.messages
+    )
 
 
 class TestHeld:
@@ -450,7 +452,9 @@ class TestTheNextPass:
         assert fleet.log("web1") == []
         assert fleet.posts() == []
 
-    def test_a_controller_that_was_suspended_approves_nothing_that_another_run_has_taken_over(self, fleet: Fleet) -> None:
+    def test_a_controller_that_was_suspended_approves_nothing_that_another_run_has_taken_over(
+        self, fleet: Fleet
+    ) -> None:
         event_id = fleet.announce("web1", "web2")
         suspended = fleet.start()
         try:

@@ -8,10 +8,13 @@ from __future__ import annotations
 import contextlib
 import http.server
 import json
+import os
+import signal
 import sys
 import textwrap
 import threading
 import typing as t
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -193,6 +196,21 @@ def drilled(fleet: Fleet) -> Fleet:
     return fleet
 
 
+def start_event(fleet: Fleet) -> None:
+    """Let the drill's emulator start what it has announced."""
+    place = fleet.directory / "drill"
+    control = json.loads((place / "ready.json").read_text())["control"]
+    journal = [json.loads(line) for line in (place / "journal.jsonl").read_text().splitlines()]
+    (event_id,) = [line["EventId"] for line in journal if line.get("what") == "published"]
+    body = json.dumps({"EventId": event_id}).encode()
+    urllib.request.build_opener(urllib.request.ProxyHandler({})).open(f"{control}/start", body, timeout=20).close()
+
+
+def stop_emulator(fleet: Fleet) -> None:
+    with contextlib.suppress(OSError, ValueError):
+        os.kill(json.loads((fleet.directory / "drill" / "ready.json").read_text())["pid"], signal.SIGTERM)
+
+
 def check_over(fleet: Fleet) -> None:
     """The emulator was started and is stopped, the hosts are in service, and Azure was never told anything."""
     assert (fleet.directory / "drill" / "journal.jsonl").exists()
@@ -311,7 +329,9 @@ class TestDrill:
 
     def test_a_host_that_does_not_drain_ends_it_with_an_error_and_the_others_come_back(self, drilled: Fleet) -> None:
         drilled.variables["web2"]["misbehaviour"] = "fail"
-        run = drilled.run(*CONSENT, "-e", "graceful_drill_notice=20", playbook="drill")
+        # As if NotBefore had come.
+        with drilled.once(lambda: drilled.said("HELD, not approved"), lambda: start_event(drilled)):
+            run = drilled.run(*CONSENT, playbook="drill")
         assert run.status == 2, run.output[-4000:]
         assert run.report["drill"] is True
         assert run.report["events"][0]["outcome"] == "held"
@@ -320,6 +340,21 @@ class TestDrill:
         assert "it is not known how long it would have taken" in run.output
         assert [what for _at, what in drilled.log("web1")] == ["drained", "back"]
         assert drilled.log("web2") == []
+        check_over(drilled)
+
+    def test_an_event_that_starts_before_the_hosts_are_ready_is_no_success(self, drilled: Fleet) -> None:
+        drilled.common["misbehaviour"] = "wait"
+
+        def act() -> None:
+            start_event(drilled)
+            for host in drilled.names:
+                (drilled.home(host) / "go-on").touch()
+
+        with drilled.once(lambda: all(map(drilled.is_drained, drilled.names)), act):
+            run = drilled.run(*CONSENT, playbook="drill")
+        assert run.status == 2, run.output[-4000:]
+        assert (run.report["result"], run.report["margin"]["notices"]) == ("failed", {})
+        assert "it is not known how long it would have taken" in run.output
         check_over(drilled)
 
     def test_the_emulator_is_stopped_also_if_the_maintenance_cannot_even_begin(self, drilled: Fleet) -> None:
@@ -369,6 +404,31 @@ def test_a_projects_own_six_lines_see_its_group_vars_and_task_files(drilled: Fle
     assert run.status == 0, run.output[-4000:]
     assert run.report["drill"] is True
     assert [what for _at, what in drilled.log("web3")] == ["drained", "back"]
+    check_over(drilled)
+
+
+def test_facts_that_are_neither_injected_nor_forgotten_change_nothing(
+    drilled: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Settings that a site may have; a cache must not carry a drill into the next run."""
+    cache = drilled.directory / "cache"
+    monkeypatch.setenv("ANSIBLE_INJECT_FACT_VARS", "False")
+    monkeypatch.setenv("ANSIBLE_CACHE_PLUGIN", "jsonfile")
+    monkeypatch.setenv("ANSIBLE_CACHE_PLUGIN_CONNECTION", str(cache))
+    assert "3 of 3 hosts are ready" in drilled.run(playbook="prepare").output
+    killed = drilled.run(*CONSENT, playbook="drill", kill_when=lambda: drilled.is_drained("web1"))
+    assert killed.status != 0
+    try:
+        assert "drill" not in "".join(file.read_text() for file in cache.glob("*"))
+        run = drilled.run("-e", "graceful_force_claim=true")
+        assert run.report["drill"] is False, run.output[-4000:]
+        assert run.report["result"] == "done", run.output[-4000:]
+        drilled.check_all_back()
+        again = drilled.run(*CONSENT, playbook="drill")
+        assert again.status == 0, again.output[-4000:]
+    finally:
+        # In case that no drill replaced and stopped it.
+        stop_emulator(drilled)
     check_over(drilled)
 
 

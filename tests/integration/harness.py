@@ -238,6 +238,15 @@ class RawHandler(socketserver.StreamRequestHandler):
                 self.wfile.write(piece)
 
 
+def recorded(file: Path) -> dict[str, str]:
+    """Settings with which what became of every task is written to that file."""
+    return {
+        "ANSIBLE_CALLBACK_PLUGINS": str(HERE / "plugins" / "callback"),
+        "ANSIBLE_CALLBACKS_ENABLED": "recorder",
+        "GRACEFUL_RECORD": str(file),
+    }
+
+
 class Play:
     """A playbook running in the background, and what it recorded of every host."""
 
@@ -254,12 +263,7 @@ class Play:
         self._record.touch()
         hosts = directory / "inventory.json"
         hosts.write_text(json.dumps(inventory))
-        settings = {
-            "ANSIBLE_CALLBACK_PLUGINS": str(HERE / "plugins" / "callback"),
-            "ANSIBLE_CALLBACKS_ENABLED": "recorder",
-            "GRACEFUL_RECORD": str(self._record),
-            **(more_settings or {}),
-        }
+        settings = {**recorded(self._record), **(more_settings or {})}
         self._stdout, self._stderr = directory / "stdout", directory / "stderr"
         launch = Launch(HERE / playbook, hosts, directory / "ansible", forks=forks, settings=settings)
         self._process = launch.start(self._stdout, self._stderr)

@@ -422,6 +422,9 @@ def test_what_changed_in_the_moment_before_the_request_stops_it(world: World) ->
         (lambda world: world.azure.end(), "gone"),
         (lambda world: world.azure.announce(resources=("web_0", "db_0")), "unexpected"),
         (lambda world: world.azure.announce(EventType="Redeploy"), "unexpected"),
+        (lambda world: world.azure.announce(status="sTARTED"), "started"),
+        (lambda world: world.azure.announce(status="Paused"), "unexpected"),
+        (lambda world: world.azure.announce(status=""), "unexpected"),
     ],
 )
 def test_an_event_that_is_not_any_more_what_the_hosts_are_ready_for_is_not_approved(
@@ -488,6 +491,15 @@ def test_a_request_that_is_refused_is_a_failure_that_does_not_keep_others_waitin
     assert world.entry()["approval"]["status"] == "failed"
 
 
+def test_a_refusal_is_final_also_if_nothing_can_be_read_after_it(world: World) -> None:
+    event = world.azure.announce()
+    world.call("ready", event)
+    world.azure.refuses = reply(400, {"error": "no"})
+    world.azure.before_post = lambda: setattr(world.azure, "unreadable", no_answer())
+    report = world.call("approve", event)
+    assert (report["state"], report["final"]) == ("failed", True)
+
+
 def test_an_approval_of_a_service_that_cannot_be_read_posts_nothing(world: World) -> None:
     event = world.azure.announce()
     world.call("ready", event)
@@ -532,6 +544,19 @@ def test_an_empty_document_for_a_second_is_not_gone(world: World) -> None:
     at_read(world, 3, lambda: world.azure.events.update(A=wire))
     assert world.call("put_back", event, wait=10)["state"] == "waiting"
     assert world.entry()["gone"] is None
+    assert world.machine.out == {"app"}
+
+
+def test_a_second_empty_document_long_after_the_first_is_not_gone_either(world: World) -> None:
+    event = world.azure.announce()
+    world.call("ready", event)
+    for _blip in range(3):
+        wire = world.azure.events.pop("A")
+        assert world.call("put_back", event)["state"] == "waiting"
+        world.azure.events["A"] = wire
+        # It stands again, so the host gets ready again.
+        assert world.call("ready", event)["state"] == "ready"
+        jump(world, 60)
     assert world.machine.out == {"app"}
 
 

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: graceful.azure contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Work that outlives the call that began it: looked in on, stopped, killed. With real processes, each of which is ended."""
+"""Work that outlives the call that began it: looked in on, stopped, killed. With real processes; all of them end."""
 
 from __future__ import annotations
 
@@ -31,12 +31,13 @@ class Gate:
     def __init__(self, directory: Path) -> None:
         self.log, self.open = directory / "log", directory / "open"
 
-    def __call__(self) -> None:
+    def __call__(self) -> Json:
         self._write("begun")
         end = time.monotonic() + 30
         while not self.open.exists() and time.monotonic() < end:
             time.sleep(0.02)
         self._write("ended")
+        return {}
 
     def _write(self, line: str) -> None:
         with self.log.open("a") as file:
@@ -130,7 +131,7 @@ def test_work_goes_on_beside_its_caller_and_leaves_its_result(worker: Worker, ga
 
 
 def test_there_is_one_worker_at_a_time(worker: Worker, gate: Gate) -> None:
-    worker.start(OWNER, lambda _progress: {"gate": gate()})
+    worker.start(OWNER, lambda _progress: gate())
     with pytest.raises(EventsError, match="Another process"):
         worker.start(OWNER, lambda _progress: {})
     gate.let_go()
@@ -139,7 +140,7 @@ def test_there_is_one_worker_at_a_time(worker: Worker, gate: Gate) -> None:
 
 def test_a_worker_holds_nothing_open_that_its_caller_waits_for(worker: Worker, gate: Gate) -> None:
     reader, writer = os.pipe()
-    worker.start(OWNER, lambda _progress: {"gate": gate()})
+    worker.start(OWNER, lambda _progress: gate())
     os.close(writer)
     wait_for(lambda: gate.lines)
     ready, _, _ = select.select([reader], [], [], 5)

@@ -30,13 +30,13 @@ STEP = {"phase": "drain", "name": "app", "kind": "services", "status": "done", "
 MARK = {"what": "draining", "detail": "d", "event_id": "E1", "at": NOW}
 RECORD = {"events": {"e1": ENTRY}, "steps": [STEP], "timeline": [MARK]}
 NEXT = {"phase": "drain", "name": "lb", "kind": "haproxy", "archive": "/a.tar.gz", "mode": "undo", "seconds": 30.0,
-        "before": {"servers": [{"host": "lb1", "in_service": True}]}, "options": {"backend": "web"}}  # fmt: skip
+        "before": {"servers": [{"host": "lb1", "socket": "/s", "in_service": False}]}}  # fmt: skip
 WHOLE: Json = {
     "report": {"state": "next", "message": "done", "final": True, "tried": False, "attempts": 3, "next_try": 5.0,
                "next": NEXT, "held": {"e1": {"run_name": "other"}}, "approval": APPROVAL, "closed": RECORD},
     "observation": {"time": NOW, "error": "none", "events": [EVENT], "document": "fingerprint", "clock_offset": 0.5,
                     "vm_name": "vm1", "api_version": "2020-07-01", "endpoint": "http://127.0.0.1:1", "record": RECORD,
-                    "record_error": "none"},
+                    "record_error": "none", "warnings": ["careful"]},
 }  # fmt: skip
 SETTINGS = {"policy": None, "drain_budget": 30, "gone_timeout": 60, "confirm": True, "vm_name": None}
 
@@ -95,6 +95,8 @@ PAYLOADS: dict[str, t.Any] = {
     "huge number": 10**400,
     "nan": float("nan"),
     "negative": -1,
+    "later than any date": 9e11,
+    "header of a template": "#jinja2:variable_start_string:'[[',variable_end_string:']]',x:[[ 1 + 1 ]].",
     "nothing": None,
     "list": ["{{ 1 + 1 }}", {"{{ 1 + 1 }}": "\x1b"}],
     "mapping": {"{{ 1 + 1 }}": {"\x1b[2J": ["{{ 1 + 1 }}"]}},
@@ -124,7 +126,7 @@ def test_a_payload_in_any_field_can_only_be_read(path: Path) -> None:
         for text in texts_in(told):
             assert text.isprintable()
             assert len(text) <= 600
-            if "{" in text:
+            if "{" in text or "[[" in text:
                 assert templated(text) == text
         if told["report"] is None:
             assert path in (("report",), ("observation",))
@@ -161,6 +163,7 @@ def test_a_payload_in_every_field_ends_no_run_and_reaches_no_message(payload: st
             assert text.isprintable()
             assert "{{" not in text
             assert "{%" not in text
+            assert "#jinja2:" not in text
 
 
 def test_a_mode_or_state_that_nobody_knows_is_no_order_to_the_controller() -> None:
@@ -174,12 +177,21 @@ def test_an_event_without_an_id_makes_the_host_one_that_cannot_be_asked() -> Non
     assert "without an EventId" in told["observation"]["error"]
 
 
+def test_an_event_without_an_id_in_a_record_is_none() -> None:
+    told = admitted(with_value(("observation", "record", "events", "e1", "event", "event_id"), " "))
+    assert told["observation"]["record"]["events"] == {}
+
+
 def test_a_flood_is_cut() -> None:
     told = admitted(with_value(("observation", "events"), [EVENT] * (MOST + 5)))
     assert len(told["observation"]["events"]) == MOST
     told = admitted(with_value(("observation", "record", "timeline"), [{**MARK, "at": at} for at in range(1000)]))
     kept = told["observation"]["record"]["timeline"]
     assert (len(kept), kept[-1]["at"]) == (500, 999)
+    told = admitted(with_value(("observation", "record", "events"), {str(number): ENTRY for number in range(1000)}))
+    assert len(told["observation"]["record"]["events"]) == 200
+    told = admitted(with_value(("report", "next", "seconds"), 1e11))
+    assert told["report"]["next"]["seconds"] == 86400
 
 
 @pytest.mark.parametrize(

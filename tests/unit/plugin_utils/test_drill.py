@@ -182,13 +182,20 @@ def test_a_drill_is_under_way_once_it_is_announced() -> None:
     drill, control = begun(plan(), READY, ANNOUNCED)
     assert control == "http://[::1]:8800"
     assert drill["endpoints"]["web2"] == "http://10.0.0.4:8802"
-    assert under_way(drill) == drill
-    assert under_way(plan()) == {}
+    assert under_way({"graceful_drill": {**drill, "changed": True}}) == drill
+    assert under_way({"graceful_drill": plan()}) == {}
 
 
 @pytest.mark.parametrize("given", [None, True, "yes", [], {"announced": ""}])
 def test_nothing_else_is_a_drill(given: t.Any) -> None:
-    assert under_way(given) == {}
+    assert under_way({"graceful_drill": given}) == {}
+    assert under_way({}) == {}
+
+
+def test_a_host_cannot_say_that_this_is_a_drill() -> None:
+    told, _control = begun(plan(), READY, ANNOUNCED)
+    with pytest.raises(WrongSetting, match="A host tells a fact that is called graceful_drill"):
+        under_way({"graceful_drill": told, "ansible_facts": {"graceful_drill": told}})
 
 
 @pytest.mark.parametrize(

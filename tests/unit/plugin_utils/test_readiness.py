@@ -15,7 +15,7 @@ from ansible_collections.graceful.azure.plugins.plugin_utils._readiness import (
 )
 
 Json = dict[str, t.Any]
-SEEN: Json = {"endpoint": "http://127.0.0.1", "vm_name": "web_0", "clock_offset": -0.4, "events": [{}]}
+SEEN: Json = {"endpoint": "http://127.0.0.1", "vm_name": "web_0", "clock_offset": -0.4, "events": [{"event_id": "E1"}]}
 MISSING = "Failed to import the required Python library (requests) on web1's Python /usr/bin/python3."
 
 

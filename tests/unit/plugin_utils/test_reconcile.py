@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 import typing as t
 from pathlib import Path
 
@@ -140,6 +141,27 @@ def test_an_event_that_is_cancelled_is_put_back_and_never_approved(world: World)
     assert results(report)["web1"] == "restored"
 
 
+@pytest.mark.parametrize("hidden", [(10, 11), (10, 14), (10, 60)])
+@pytest.mark.parametrize("approves", [True, False])
+def test_an_event_that_the_document_does_not_show_for_a_while_is_drained_for_again(
+    world: World, hidden: tuple[float, float], approves: bool
+) -> None:
+    host, _other = world.add("web1", "web2")
+    begin = world.now
+    host.sees = lambda event: event.event_id != "E1" or not hidden[0] <= host.clock.now - begin < hidden[1]
+    world.hosts["web2"].sees = lambda event: event.event_id != "E1"
+    if not approves:
+        host.settings["policy"] = [{"name": "only drain", "event_type": "Reboot", "action": "drain"}]
+    # The other event keeps the run going.
+    event, _lasting = world.announce("E1", "web1", notice=200, delay=120), world.announce("E2", "web2", lasts=400)
+    player = Player(world)
+    player.play_until(lambda: event.has_started(world.now))
+    assert host.is_drained, player.lines
+    assert len(event.posts) == approves
+    assert player.play()["result"] == "done", player.lines
+    assert world.drained() == []
+
+
 def test_an_event_that_appears_during_a_run_is_taken_up_by_it(world: World) -> None:
     world.add("web1", "web2", wait=0)
     world.announce("E1", "web1", "web2")
@@ -211,7 +233,8 @@ def test_a_deletion_that_waits_for_another_says_so(world: World) -> None:
 def test_hardware_that_has_failed_is_told_although_nothing_can_be_done(world: World, kind: str) -> None:
     (web1,) = world.add("web1")
     world.announce("E1", "web1", type=kind, notice=0, lasts=600)
-    web1.away = lambda _now: False
+    # The host is up again, and the event stands for a while.
+    world.now += 400
     player = Player(world, webhooks=True)
     report = player.play()
     assert (report["result"], outcome(report)) == ("nothing", "started")
@@ -356,7 +379,9 @@ def test_a_host_outside_the_run_holds_the_event(world: World) -> None:
     assert event.posts == []
 
 
-@pytest.mark.parametrize(("targeted", "word"), [(["web1"], "web2 is outside this run"), (None, "web2 cannot be reached")])
+@pytest.mark.parametrize(
+    ("targeted", "word"), [(["web1"], "web2 is outside this run"), (None, "web2 cannot be reached")]
+)
 def test_a_host_whose_azure_name_an_earlier_run_learnt_is_called_by_its_name(
     world: World, targeted: list[str] | None, word: str
 ) -> None:
@@ -505,7 +530,8 @@ def test_an_approver_that_fails_is_followed_by_the_next_one(world: World) -> Non
     player = Player(world)
     player.play_until(lambda: bool(player.run["approve"]))
     # It cannot be reached in the very moment.
-    world.hosts["web1"].away = lambda now, until=world.now + 1: now < until
+    until = world.now + 1
+    world.hosts["web1"].away = lambda now: now < until
     player.play()
     assert [host for _id, host in player.approved][:2] == ["web1", "web2"]
     assert [host for _at, host in event.posts] == ["web2"]
@@ -727,7 +753,7 @@ def test_hosts_drain_in_batches_and_the_approval_comes_after_the_last(
 
     report = Player(world, serial=serial).play(each=count)
     assert outcome(report) == "completed"
-    assert [later - sooner for sooner, later in zip(sizes, sizes[1:], strict=False)] == batches
+    assert [later - sooner for sooner, later in itertools.pairwise(sizes)] == batches
 
 
 def test_a_host_that_fails_does_not_stop_the_batches_after_it(world: World) -> None:
@@ -749,6 +775,32 @@ def test_what_is_urgent_begins_before_everything_else(world: World) -> None:
     assert player.run["orders"]["web1"]["order"] == "look"
     report = player.play()
     assert outcome(report) == "completed"
+
+
+@pytest.mark.parametrize(
+    ("left", "approves", "seconds", "urgent"),
+    [
+        (900, True, 890, False),
+        (40, True, 30, True),
+        (30, True, 23, True),
+        (8, True, 6, True),
+        (2, True, 5, True),
+        (119, True, 109, True),
+        (120, True, 110, False),
+        # Nothing is kept back for an approval that is never sent.
+        (30, False, 30, True),
+    ],
+)
+def test_a_part_of_the_notice_is_kept_for_the_approval(
+    world: World, left: int, approves: bool, seconds: float, urgent: bool
+) -> None:
+    world.add("web1", policy=[{"action": "drain_and_approve" if approves else "drain"}])
+    # The look takes half a second, and the service tells whole seconds.
+    world.announce("E1", "web1", notice=left + 0.5)
+    player = Player(world)
+    player.one_pass()
+    order = player.run["orders"]["web1"]
+    assert (order["order"], order["seconds"], order["urgent"]) == ("ready", seconds, urgent)
 
 
 def test_a_slice_is_divided_where_there_are_fewer_forks_than_hosts(world: World) -> None:
