@@ -244,7 +244,7 @@ class Engine:
     def _steps(self, mine: t.Sequence[str], progress: t.Callable[[str], None]) -> Steps:
         from ansible_collections.graceful.azure.plugins.module_utils._steps import Steps
 
-        return Steps(self.order, self.keeper, mine, progress)
+        return Steps(self.order, self.keeper, mine, progress, Worker(self.keeper.folder.path, self.clock).runner)
 
     def _work(self, order: str, mine: t.Sequence[str], work: t.Callable[[t.Callable[[str], None]], Json]) -> Json:
         """Have the work done, and look in on it for as long as this call may take."""
@@ -429,8 +429,7 @@ class Engine:
 
     def _release(self) -> Json:
         worker = Worker(self.keeper.folder.path, self.clock)
-        busy = worker.running()
-        if busy is not None and busy.get("run_id") == self.keeper.run.run_id:
+        if worker.state().get("run_id") == self.keeper.run.run_id:
             worker.stop()
         released = self.keeper.release(self.order.event_ids)
         return {"state": "released", "message": f"{len(released)} claims given back"}

@@ -78,14 +78,12 @@ def archive_name(name: str) -> str:
 
 
 class Steps:
-    def __init__(
-        self, order: Order, keeper: Keeper, mine: t.Sequence[str], progress: Progress, run: Runner | None = None
-    ) -> None:
+    def __init__(self, order: Order, keeper: Keeper, mine: t.Sequence[str], progress: Progress, run: Runner) -> None:
         self._order = order
         self._keeper = keeper
         self._mine = mine
         self._progress = progress
-        self._run = run or _real_runner()
+        self._run = run
         self._until = keeper.clock.monotonic() + order.seconds
         self._answer = order.controller_step
         self._record = keeper.read() or {"events": {}, "steps": [], "timeline": []}
@@ -419,9 +417,3 @@ def _before(kind: type[Kind], step: Json, noted: Json | None, now: Json) -> Json
 
 def _key(step: Json) -> Json:
     return {key: step[key] for key in ("phase", "name", "kind")}
-
-
-def _real_runner() -> Runner:
-    from ansible_collections.graceful.azure.plugins.module_utils._run import run
-
-    return run

@@ -49,8 +49,8 @@ class Drawn:
     # Each with its verb, the phase that it waits for, and the seconds after that.
     happenings: list[Json] = field(default_factory=list)
     limit: list[str] = field(default_factory=list)
-    # What becomes of the first run before a second one begins: nothing, its main process is killed, its machine dies, or
-    # its machine is suspended until the second one has ended. Without an ending there is no second one.
+    # What becomes of the first run when a second one begins: it goes on, its main process is killed, its machine dies,
+    # or its machine is suspended until the second one has ended. Without an ending there is no second one.
     ending: str = ""
     force: bool = False
 
@@ -127,7 +127,7 @@ def _draw_event(rng: random.Random, drawn: Drawn, number: int, maybe: t.Callable
     def some() -> list[str]:
         return rng.sample(names, rng.randint(1, min(2, len(names)))) + ([STRANGER] if maybe(0.1) else [])
 
-    event = {
+    event: Json = {
         "EventId": f"EVENT-{number}",
         "EventType": rng.choice(["Reboot"] * 5 + ["Redeploy", "Freeze", "Preempt", "Terminate"]),
         "Resources": some(),
@@ -278,13 +278,8 @@ def _prepare(fleet: Fleet, drawn: Drawn) -> None:
         if own.get("broken"):
             (fleet.home(host) / "broken").touch()
         if "slow" in own:
-            slow = {
-                "name": "slow",
-                "kind": "command",
-                "timeout": 10,
-                "do": ["sleep", str(own["slow"])],
-                "probe": ["true"],
-            }
+            sleep = {"do": ["sleep", str(own["slow"])], "probe": ["true"], "timeout": 10}
+            slow = {"name": "slow", "kind": "command", **sleep}
             fleet.variables[host]["graceful_drain_steps"] = [slow, *steps]
         if "graceful_vm_name" in own:
             fleet.variables[host]["graceful_vm_name"] = own["graceful_vm_name"]
@@ -322,7 +317,8 @@ def _runs(fleet: Fleet, drawn: Drawn, weather: Weather) -> list[Run]:
     try:
         while first.poll() is None and not weather.strike.wait(0.05):
             pass
-        _signal(first, {"suspended": signal.SIGSTOP, "alongside": 0}.get(drawn.ending, signal.SIGKILL), drawn.ending)
+        number = {"suspended": signal.SIGSTOP, "alongside": 0}.get(drawn.ending, signal.SIGKILL)
+        _signal(first, number, alone=drawn.ending == "killed")
         weather.begin = time.monotonic()
         second = fleet.run(*limit, *(FORCE if drawn.force else ()))
         weather.begin = time.monotonic()
@@ -335,13 +331,11 @@ def _runs(fleet: Fleet, drawn: Drawn, weather: Weather) -> list[Run]:
     return [Run(-signal.SIGKILL if status is None else status, "", {}), second]
 
 
-def _signal(process: subprocess.Popen[bytes], number: int, ending: str = "") -> None:
-    """To a controller and, unless it alone is killed, its forks. What they have started on hosts goes on, as elsewhere."""
-    if process.poll() is None:
-        pids = [process.pid] if ending == "killed" else _forks(process.pid)
-        for pid in pids:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, number)
+def _signal(process: subprocess.Popen[bytes], number: int, alone: bool = False) -> None:
+    """To a controller and its forks. What they have started on hosts goes on, as it does when a machine is lost."""
+    for pid in [] if process.poll() is not None else [process.pid] if alone else _forks(process.pid):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
 
 
 def _forks(pid: int) -> list[int]:
@@ -361,18 +355,12 @@ def _broken(run: Run) -> list[str]:
 
 def _untrue(fleet: Fleet, run: Run) -> list[str]:
     """What the report of an undisturbed run says and is not so."""
-    bad, approved = (
-        run.report.get("result") in ("held", "failed"),
-        {one["EventId"] for one in fleet.happened("approved")},
-    )
+    result, approved = run.report.get("result"), {one["EventId"] for one in fleet.happened("approved")}
+    bad = result in ("held", "failed")
     events = {event["event_id"] for event in run.report.get("events", []) if event["approved"]}
     restored = [host for host, story in run.report.get("hosts", {}).items() if story["result"] == "restored"]
     return [
-        *(
-            [f"the result is {run.report.get('result')}, the exit status {run.status}"]
-            if bad != (run.status == 2)
-            else []
-        ),
+        *([f"the result is {result}, the exit status {run.status}"] if bad != (run.status == 2) else []),
         *(f"{event_id}: the report tells an approval that never was" for event_id in events - approved),
         *(f"{host} is told to be restored, and is drained" for host in restored if fleet.is_drained(host)),
     ]

@@ -6,9 +6,11 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import select
 import signal
+import subprocess
 import time
 import typing as t
 from pathlib import Path
@@ -201,6 +203,40 @@ def test_a_worker_that_is_stopped_unwinds_and_ends_what_it_has_started(
     wait_for(lambda: gate.lines)
     worker.stop()
     assert (tmp_path / "unwound").exists()
+
+
+@pytest.mark.parametrize("fate", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "suspended"])
+@pytest.mark.parametrize("by", ["stop", "start"])
+def test_a_program_does_not_outlive_its_worker_when_the_next_one_begins(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, fate: signal.Signals, by: str
+) -> None:
+    monkeypatch.setattr(_worker, "GRACE", 1.0)
+    begun, acted = tmp_path / "begun", tmp_path / "acted"
+    go_on = tmp_path / "go-on"
+    program = ["sh", "-c", f"touch {begun}; while [ ! -e {go_on} ]; do sleep 0.1; done; touch {acted}"]
+    worker.start(OWNER, lambda _progress: {"code": worker.runner(program, 30).code})
+    wait_for(begun.exists)
+    os.kill(worker.state()["pid"], fate)
+    if by == "stop" or fate == signal.SIGSTOP:
+        worker.stop()
+    else:
+        wait_for(lambda: worker.running() is None)
+        worker.start(OWNER, lambda _progress: {})
+        assert worker.wait(10)
+    go_on.touch()
+    time.sleep(1)
+    assert not acted.exists()
+
+
+def test_a_process_that_has_the_number_of_a_former_program_by_now_is_left_alone(worker: Worker, tmp_path: Path) -> None:
+    with subprocess.Popen(["sleep", "30"], start_new_session=True) as other:
+        noted = {"group": other.pid, "began": "another boot 1"}
+        (tmp_path / _worker.PROGRAM).write_text(json.dumps(noted))
+        worker.start(OWNER, lambda _progress: {})
+        assert worker.wait(10)
+        assert other.poll() is None
+        other.kill()
+    assert not (tmp_path / _worker.PROGRAM).exists()
 
 
 @pytest.mark.parametrize("content", ["", "{", "[1]", "null", '"x"'])
