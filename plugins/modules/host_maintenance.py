@@ -123,7 +123,7 @@ options:
     type: bool
     default: false
   lapsed:
-    description: For V(put_back), ids in lower case of events that stand and for which the host is put back all the same.
+    description: For V(put_back), lower case ids of events that stand and for which the host is put back all the same.
     type: list
     elements: str
     default: []

@@ -208,7 +208,7 @@ class _Pass:
         return plan(observations, self.seen.groups, list(self.seen.hosts), settings, now=iso(self.now))
 
     def _azure_names(self) -> dict[str, str]:
-        """As told by the hosts in this run, by the inventory, or in earlier runs unless another host has the name now."""
+        """As told by the hosts in this run, by the inventory, or in earlier runs unless another host has it now."""
         told = {**self.seen.names, **self.run["names"]}
         taken = {same_name(name) for name in told.values()}
         learnt = {host: name for host, name in self.run["learnt"].items() if same_name(name) not in taken}

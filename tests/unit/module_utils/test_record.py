@@ -276,8 +276,8 @@ def test_an_event_that_has_lapsed_is_remembered_in_nobodys_hands(host: Host) -> 
     host.clock.now += 1
     # Another run may take it at once, and does not forget since when it is there.
     host.claim("B")
-    assert host.stored["events"][EVENT_ID]["claim"]["run_id"] == "B"
-    assert host.stored["events"][EVENT_ID]["noticed"] == noticed
+    entry = host.stored["events"][EVENT_ID]
+    assert (entry["claim"]["run_id"], entry["noticed"]) == ("id-of-B", noticed)
 
 
 def test_what_is_not_undone_outlives_its_event(host: Host) -> None:

@@ -208,6 +208,20 @@ def test_a_preempt_is_drained_and_left_to_azure(world: World) -> None:
     assert event.posts == []
 
 
+def test_a_preempt_uses_its_whole_notice(world: World) -> None:
+    """Nothing is kept back for an approval, and what is saved late is saved as long as Azure has not acted."""
+    from ansible_collections.graceful.azure.tests.unit.module_utils.engine_world import step
+
+    (web1,) = world.add("web1")
+    web1.checkpoint = [step("data", "save")]
+    web1.takes = {"app": 17, "data": 10}
+    event = world.announce("E1", "web1", type="Preempt", notice=30)
+    web1.away = lambda now: now >= event.not_before
+    report = Player(world).play()
+    assert (outcome(report), results(report)) == ("drained", {"web1": "gone"})
+    assert web1.machine.happened == ["do app", "do data"]
+
+
 def test_a_preempt_whose_drain_failed_is_a_failure(world: World) -> None:
     (web1,) = world.add("web1")
     web1.machine.fail("do app")
@@ -235,7 +249,8 @@ def test_a_deletion_that_waits_for_another_says_so(world: World) -> None:
 def test_hardware_that_has_failed_is_told_although_nothing_can_be_done(world: World, kind: str) -> None:
     (web1,) = world.add("web1")
     world.announce("E1", "web1", type=kind, notice=0, lasts=600)
-    web1.away = lambda _now: False
+    # The host is up again, and the event stands for a while.
+    world.now += 400
     player = Player(world, webhooks=True)
     report = player.play()
     assert (report["result"], outcome(report)) == ("nothing", "started")
