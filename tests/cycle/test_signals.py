@@ -146,7 +146,10 @@ def test_a_mistake_in_the_policy_of_some_hosts_holds_their_events_and_nothing_el
     assert mistake in run.messages, run.messages
     assert "graceful_min_available names the group 'wbe', which the inventory does not have" in run.messages
     assert run.output.count("  held: Reboot of web3") == 1, "the recap is printed once"
-    assert [(body["occasion"], body["event_ids"]) for body in hooks.bodies] == [("held", [held]), ("restored", [approved])]
+    assert [(body["occasion"], body["event_ids"]) for body in hooks.bodies] == [
+        ("held", [held]),
+        ("restored", [approved]),
+    ]
     assert mistake in hooks.bodies[0]["text"]
     assert "\\" not in hooks.bodies[0]["text"], "no escapes"
     assert fleet.log("web3") == []
