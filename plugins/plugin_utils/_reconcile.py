@@ -274,7 +274,9 @@ class _Pass:
             story = self.run["events"].get(same_id(str(answer.get("event_id"))))
             if story is None:
                 continue
-            report = answer.get("report") or {"state": "failed", "message": answer.get("error") or ""}
+            # A host that was lost meanwhile may have sent the request.
+            state = "failed" if answer.get("reachable", True) else "unconfirmed"
+            report = answer.get("report") or {"state": state, "message": answer.get("error") or ""}
             state = report["state"]
             if state == "approved":
                 at = (report.get("approval") or {}).get("at")
