@@ -175,7 +175,7 @@ class ActionModule(ActionBase):
             args["silent_for"] = _seconds(given, "seconds", 300.0) + 300.0
         step = before.get("step")
         if step and step["mode"] == "look":
-            looked = (self._vars.get("graceful_looked") or {}).get("results") or []
+            looked = (self._vars.get("maintenance_looked") or {}).get("results") or []
             args["looked"] = controller.looked(looked, before["number"])
         elif step:
             args["controller_step"] = self._answer(step, values)
@@ -271,7 +271,7 @@ class ActionModule(ActionBase):
             args["lapsed"] = order.get("lapsed") or []
             taken = run.get("controller_steps", {}).get(self._host)
             if taken and taken["mode"] == "look":
-                looked = self._vars.get("graceful_looked") or {}
+                looked = self._vars.get("maintenance_looked") or {}
                 args["looked"] = controller.looked(looked.get("results") or [], run["pass"])
             elif taken and before.get("step"):
                 args["controller_step"] = self._answer(before["step"], values)
@@ -322,7 +322,7 @@ class ActionModule(ActionBase):
         return {**described, "controller_copy": os.path.join(place, self._host, archive_name(step["name"]))}
 
     def _answer(self, step: Json, values: Json) -> Json:
-        told = controller.answer(step, self._vars.get("graceful_answer"))
+        told = controller.answer(step, self._vars.get("maintenance_answer"))
         if told["ok"] and step["kind"] == "tasks" and step["mode"] != "send":
             problem = self._probe(step, values)
             told.update(ok=not problem, message=problem or "the tasks ran and the probe passed")
