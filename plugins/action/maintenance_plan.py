@@ -33,7 +33,13 @@ from ansible_collections.graceful.azure.plugins.plugin_utils._recap import (
     report,
     standing,
 )
-from ansible_collections.graceful.azure.plugins.plugin_utils._reconcile import NOTHING, Seen, advance, begin
+from ansible_collections.graceful.azure.plugins.plugin_utils._reconcile import (
+    NOTHING,
+    STEP_TAKEN_WITHIN,
+    Seen,
+    advance,
+    begin,
+)
 from ansible_collections.graceful.azure.plugins.plugin_utils._settings import read_settings
 from ansible_collections.graceful.azure.plugins.plugin_utils._slices import say
 
@@ -194,4 +200,5 @@ def _for_tasks(run: Json, result: Json | None) -> Json:
         else {"passes": "passes.yml", "hours": "hours.yml"}
     )
     failure = failure_of(result) if run["done"] and result else ""
-    return {**{key: run.get(key) for key in keys}, **files, "steps": steps, "doing": doing(run), "failure": failure}
+    more = {"steps": steps, "steps_until": time.time() + STEP_TAKEN_WITHIN, "doing": doing(run), "failure": failure}
+    return {**{key: run.get(key) for key in keys}, **files, **more}
