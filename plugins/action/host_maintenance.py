@@ -47,7 +47,10 @@ SHOWN = ("policy", "min_available", "window", "drain_budget", "confirm", "gone_t
 FOR_CONTROLLER = ("steps", "checkpoint", "health", "timeout", "controller_dir", "role", "continued")
 # What an approval comes to if the hosts' reports have grown old: nothing is sent, and they are verified again.
 TOO_OLD = {
-    "report": {"state": "failed", "message": "The reports that the hosts are ready have grown old. They are verified again."},
+    "report": {
+        "state": "failed",
+        "message": "The reports that the hosts are ready have grown old. They are verified again.",
+    },
     "observation": {},
 }
 CONTROLLER_DIR = "~/.graceful/checkpoints"

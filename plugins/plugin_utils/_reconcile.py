@@ -40,7 +40,7 @@ URGENT = 120
 UNCONFIRMED_FOR = 30
 # How old a report that a host is ready may be, and a second more for each host: they do not all report at once.
 FRESH = 15
-# How long after the host has asked for it the controller takes a step; other runs take over after a longer silence only.
+# How long after the host has asked the controller takes a step. Other runs take over only after a longer silence.
 STEP_TAKEN_WITHIN = 60
 # How often a host is tried to be put back by one run.
 PUT_BACK_TRIES = 3
@@ -441,7 +441,7 @@ class _Pass:
             {
                 "event": event,
                 "host": left[0],
-                # Asked again when it is approved, here and there: this run may be suspended meanwhile, and its clock with it.
+                # Asked again when it is approved: this run may be suspended meanwhile, and its clock with it.
                 "reported": min(self.seen.hosts[host]["at"] for host in cleared["hosts"]),
                 "max_age": self._oldest,
                 "reason": story["entry"]["reason"],
