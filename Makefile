@@ -125,8 +125,8 @@ tarball: main copy ## Build the tarball, install it elsewhere and run the module
 	@cd .cache/collections && $(RUN) main python -m ansible_collections.graceful.azure.tests.tools.tarball "$(CURDIR)"
 
 .PHONY: bench
-bench: main copy bench-plan ## Measure; prints ratios
-	@$(RUN) main python benchmarks/run.py $(ARGS)
+bench: main copy bench-plan ## Measure; prints ratios, and draws them (.cache/bench.svg). ARGS=--quick for less
+	@cd .cache/collections && $(RUN) main python -m ansible_collections.graceful.azure.benchmarks --result ../bench.json $(ARGS)
 
 .PHONY: bench-plan
 bench-plan: main copy ## Measure the plan of 5,000 hosts only

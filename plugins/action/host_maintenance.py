@@ -45,6 +45,14 @@ CHANGING = ("ready", "next", "put_back", "released", "approved", "working")
 SHOWN = ("policy", "min_available", "window", "drain_budget", "confirm", "gone_timeout", "vm_name")
 # What the roles pass to this plugin, and not on to the host.
 FOR_CONTROLLER = ("steps", "checkpoint", "health", "timeout", "controller_dir", "role", "continued")
+# What an approval comes to if the hosts' reports have grown old: nothing is sent, and they are verified again.
+TOO_OLD = {
+    "report": {
+        "state": "failed",
+        "message": "The reports that the hosts are ready have grown old. They are verified again.",
+    },
+    "observation": {},
+}
 CONTROLLER_DIR = "~/.graceful/checkpoints"
 # A role hears the engine's own verdict about what was late, so it listens for a little longer.
 GRACE = 15.0
@@ -175,7 +183,7 @@ class ActionModule(ActionBase):
             args["silent_for"] = _seconds(given, "seconds", 300.0) + 300.0
         step = before.get("step")
         if step and step["mode"] == "look":
-            looked = (self._vars.get("graceful_looked") or {}).get("results") or []
+            looked = (self._vars.get("maintenance_looked") or {}).get("results") or []
             args["looked"] = controller.looked(looked, before["number"])
         elif step:
             args["controller_step"] = self._answer(step, values)
@@ -206,7 +214,11 @@ class ActionModule(ActionBase):
         event = (order.get("events") or [PLACEHOLDER])[0]
         settings, mistakes = self._settings(run, event, files=bool(before) or bool(self._task.check_mode))
         args = self._arguments(run, order, settings, before)
-        raw, module = self._call(args, before, float(args["wait"]))
+        if approval and time.time() - approval["reported"] > approval["max_age"]:
+            raw, interruptions = TOO_OLD, before.get("interruptions") or []
+        else:
+            raw, module = self._call(args, before, float(args["wait"]))
+            interruptions = module.interruptions
         told = self._admitted(raw)
         observation = told["observation"] or {}
         if not before and (any(e["affects_me"] for e in observation.get("events") or []) or observation.get("record")):
@@ -229,14 +241,15 @@ class ActionModule(ActionBase):
                 "looks": bool(controller.looks(steps, 0)),
             },
             "mistakes": mistakes,
-            "interruptions": module.interruptions,
+            "interruptions": interruptions,
             "looks": controller.looks(steps, run.get("pass", 0) + 1),
             "step": self._step(told, settings.values, os.path.join(place, CHECKPOINTS)),
             "changed": _changed(told, before, order),
         }
 
     def _approval(self, approval: Json) -> Json:
-        return {"order": "approve", "events": [approval["event"]], "max_age": approval["max_age"], "wait": 0.0}
+        # The host has noted it a moment before it reported it.
+        return {"order": "approve", "events": [approval["event"]], "max_age": approval["max_age"] + 5.0, "wait": 0.0}
 
     def _settings(self, run: Json, event: Json, files: bool) -> tuple[Settings, list[str]]:
         settings, mistakes = host_settings(self, self._vars, event)
@@ -271,7 +284,7 @@ class ActionModule(ActionBase):
             args["lapsed"] = order.get("lapsed") or []
             taken = run.get("controller_steps", {}).get(self._host)
             if taken and taken["mode"] == "look":
-                looked = self._vars.get("graceful_looked") or {}
+                looked = self._vars.get("maintenance_looked") or {}
                 args["looked"] = controller.looked(looked.get("results") or [], run["pass"])
             elif taken and before.get("step"):
                 args["controller_step"] = self._answer(before["step"], values)
@@ -322,7 +335,7 @@ class ActionModule(ActionBase):
         return {**described, "controller_copy": os.path.join(place, self._host, archive_name(step["name"]))}
 
     def _answer(self, step: Json, values: Json) -> Json:
-        told = controller.answer(step, self._vars.get("graceful_answer"))
+        told = controller.answer(step, self._vars.get("maintenance_answer"))
         if told["ok"] and step["kind"] == "tasks" and step["mode"] != "send":
             problem = self._probe(step, values)
             told.update(ok=not problem, message=problem or "the tasks ran and the probe passed")

@@ -33,7 +33,13 @@ from ansible_collections.graceful.azure.plugins.plugin_utils._recap import (
     report,
     standing,
 )
-from ansible_collections.graceful.azure.plugins.plugin_utils._reconcile import NOTHING, Seen, advance, begin
+from ansible_collections.graceful.azure.plugins.plugin_utils._reconcile import (
+    NOTHING,
+    STEP_TAKEN_WITHIN,
+    Seen,
+    advance,
+    begin,
+)
 from ansible_collections.graceful.azure.plugins.plugin_utils._settings import read_settings
 from ansible_collections.graceful.azure.plugins.plugin_utils._slices import say
 
@@ -173,12 +179,12 @@ class ActionModule(ActionBase):
         """The answers to the approvals that the last pass asked for."""
         if not before["approve"]:
             return []
-        results = (self._vars.get("graceful_approvals") or {}).get("results") or []
+        results = (self._vars.get("maintenance_approvals") or {}).get("results") or []
         return [dict(one, host=one["item"]["host"]) for one in results if one.get("pass") == before["pass"] + 1]
 
     def _answers(self, before: Json) -> dict[str, bool]:
         asked = [one["event_id"] for one in before["confirm"]]
-        results = (self._vars.get("graceful_confirmation") or {}).get("results") or []
+        results = (self._vars.get("maintenance_confirmation") or {}).get("results") or []
         typed = {str(one["item"]["event_id"]): str(one.get("user_input") or "") for one in results if "item" in one}
         return {event_id: typed.get(event_id, "").strip().lower() == "yes" for event_id in asked}
 
@@ -194,4 +200,5 @@ def _for_tasks(run: Json, result: Json | None) -> Json:
         else {"passes": "passes.yml", "hours": "hours.yml"}
     )
     failure = failure_of(result) if run["done"] and result else ""
-    return {**{key: run.get(key) for key in keys}, **files, "steps": steps, "doing": doing(run), "failure": failure}
+    more = {"steps": steps, "steps_until": time.time() + STEP_TAKEN_WITHIN, "doing": doing(run), "failure": failure}
+    return {**{key: run.get(key) for key in keys}, **files, **more}

@@ -302,12 +302,25 @@ def _outcome(run: Json, event_id: str, story: Json, hosts: t.Mapping[str, Json])
     if action.drains and not action.approves:
         return _drained_only(run, story)
     if story["started"]:
-        return ("completed" if back and story["gone"] else "started"), []
+        return _started_by_azure(run, story, back)
     if story["gone"]:
         return "cancelled", []
+    if back and run.get("finished") and set(_ever_ready(run, story, entry["hosts"])) >= set(entry["hosts"]):
+        # All were ready, and those that do not answer any more were to be taken away.
+        return "completed", []
     if action.approves and run.get("finished"):
         return "held", list(story.get("waits_for") or entry["holds"] or ["the run ended before it was approved"])
     return ("notified" if action.tells else "ignored"), []
+
+
+def _started_by_azure(run: Json, story: Json, back: bool) -> tuple[str, list[str]]:
+    """Nobody approved it. A host whose drain had failed until then was not ready for it."""
+    hosts = story["entry"]["hosts"]
+    ready = _ever_ready(run, story, hosts)
+    failed = {host: said for host, said in story["problems"].items() if host in hosts and host not in ready}
+    if failed:
+        return "held", [f"{clean(host, 80)} is not ready: {said}" for host, said in failed.items()]
+    return ("completed" if back and story["gone"] else "started"), []
 
 
 def _drained_only(run: Json, story: Json) -> tuple[str, list[str]]:

@@ -40,6 +40,8 @@ URGENT = 120
 UNCONFIRMED_FOR = 30
 # How old a report that a host is ready may be, and a second more for each host: they do not all report at once.
 FRESH = 15
+# How long after the host has asked the controller takes a step. Other runs take over only after a longer silence.
+STEP_TAKEN_WITHIN = 60
 # How often a host is tried to be put back by one run.
 PUT_BACK_TRIES = 3
 # How often a run can take in hosts that had nothing to do before; the role's main.yml has one part more.
@@ -274,7 +276,9 @@ class _Pass:
             story = self.run["events"].get(same_id(str(answer.get("event_id"))))
             if story is None:
                 continue
-            report = answer.get("report") or {"state": "failed", "message": answer.get("error") or ""}
+            # A host that was lost meanwhile may have sent the request.
+            state = "failed" if answer.get("reachable", True) else "unconfirmed"
+            report = answer.get("report") or {"state": state, "message": answer.get("error") or ""}
             state = report["state"]
             if state == "approved":
                 at = (report.get("approval") or {}).get("at")
@@ -392,7 +396,7 @@ class _Pass:
         asked = event_id in map(same_id, seen.get("events") or [])
         if report["order"] == "ready" and report["state"] == "ready" and asked and event_id not in report["held"]:
             age = self.now - seen["at"]
-            if age > FRESH + len(self.run["involved"]):
+            if age > self._oldest:
                 return {"ready": False, "reason": f"its report is {age:.0f} s old; it is verified again"}
             return {"ready": True, "reason": report["message"]}
         if event_id in report["held"]:
@@ -433,10 +437,20 @@ class _Pass:
         if not left:
             story["tried"], left = [], cleared["approvers"]
         event = _event_of(story["entry"])
-        max_age = 30 + len(cleared["hosts"])
         self.run["approve"].append(
-            {"event": event, "host": left[0], "max_age": max_age, "reason": story["entry"]["reason"]}
+            {
+                "event": event,
+                "host": left[0],
+                # Asked again when it is approved: this run may be suspended meanwhile, and its clock with it.
+                "reported": min(self.seen.hosts[host]["at"] for host in cleared["hosts"]),
+                "max_age": self._oldest,
+                "reason": story["entry"]["reason"],
+            }
         )
+
+    @property
+    def _oldest(self) -> int:
+        return FRESH + len(self.run["involved"])
 
     # ---- one order for each host
 
@@ -681,6 +695,9 @@ class _Pass:
         """What the controller has to do for the host before its next call: a step, or a look at its balancers."""
         known, order = self.run["hosts"][host], self.run["orders"][host]["order"]
         step = (known["report"] or {}).get("next")
+        if step and self.now - self.seen.hosts[host]["at"] > STEP_TAKEN_WITHIN:
+            # Somebody else may have taken over since: the host is asked again.
+            return None
         if step and order == known["report"]["order"]:
             # Which of the role's files takes it is decided where it is compared with what the user has written.
             described = self.seen.hosts[host].get("step") or {}

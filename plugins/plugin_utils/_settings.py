@@ -28,7 +28,7 @@ PREFIX = "graceful_"
 LONGEST = 86400
 DRILLED = ("Reboot", "Redeploy", "Freeze", "Preempt", "Terminate")
 # Written by the roles themselves, not by users.
-INTERNAL = ("host", "pass", "looked", "balancers", "approvals", "answer", "confirmation", "drill", "written")
+INTERNAL = ("host", "pass", "drill", "written")
 WrongSetting = check.WrongSetting
 Checker = t.Callable[[t.Any, str], t.Any]
 

@@ -39,7 +39,7 @@ def poisoned(value, key=""):
 
 def lie(told):
     # Facts go before what the inventory says.
-    told["ansible_facts"] = dict.fromkeys(("graceful_pass", "graceful_host", "graceful_looked"), {payload!r})
+    told["ansible_facts"] = dict.fromkeys(("graceful_pass", "graceful_host", "maintenance_looked"), {payload!r})
     if "report" in told:
         told["report"], told["observation"] = poisoned(told["report"]), poisoned(told["observation"])
         told.update(msg={payload!r}, warnings=[{payload!r}], exception={payload!r})

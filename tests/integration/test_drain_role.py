@@ -410,7 +410,7 @@ def test_a_host_that_is_lost_is_not_ready(stage: Stage) -> None:
     assert "Connection lost" in report["reason"]
 
 
-@pytest.mark.quick("haproxy_server", cases=[LOST_BALANCER])
+@pytest.mark.quick("haproxy_server", cases=[LOST_BALANCER, LOST])
 def test_a_balancer_that_is_lost_makes_the_host_not_ready(stage: Stage) -> None:
     outcome = stage.outcome(LOST_BALANCER)
     assert not outcome.report["ready"]

@@ -94,7 +94,7 @@ def test_a_record_alone_never_names_files_of_the_controller(
     step = described(asked(OWN, "undo", options={"undo": "/old/undo.yml"}), *items, find=find)
     assert (step["file"], step["probe_file"], step["calls"]) == ("", "", [])
     assert words in step["broken"]
-    assert controller.answer(step, {"name": "queue", "mode": "undo", "result": {}})["ok"] is False
+    assert controller.answer(step, {"until": step["until"], "result": {}})["ok"] is False
 
 
 def test_a_record_alone_never_names_other_machines() -> None:
@@ -191,29 +191,29 @@ def test_a_balancer_that_could_not_be_looked_at_is_an_error_of_the_step() -> Non
 )  # fmt: skip
 def test_what_the_tasks_left_is_an_answer_that_can_only_be_read(result: Json, ok: bool, message: str) -> None:
     step = described(asked(OWN, "do"), OWN)
-    told = controller.answer(step, {"name": "queue", "mode": "do", "result": result})
+    told = controller.answer(step, {"until": str(step["until"]), "result": result})
     assert (told["ok"], told["message"]) == (ok, message)
     assert (told["phase"], told["name"], told["mode"]) == ("drain", "queue", "do")
 
 
 def test_a_balancer_that_was_not_out_any_more_does_not_verify() -> None:
     step = described(asked(BALANCED, "verify"), BALANCED)
-    given = {"name": "lb", "mode": "verify", "result": {"results": [{"changed": True, "msg": "web1 was in service"}]}}
+    given = {"until": step["until"], "result": {"results": [{"changed": True, "msg": "web1 was in service"}]}}
     assert controller.answer(step, given)["ok"] is False
     given["result"] = {"results": [{"changed": False, "msg": "web1 is out"}]}
     assert controller.answer(step, given)["ok"] is True
 
 
-@pytest.mark.parametrize("given", [None, "x", {}, {"name": "queue", "mode": "undo"}, {"name": "other", "mode": "do"}])
-def test_an_answer_to_another_step_is_none(given: t.Any) -> None:
+@pytest.mark.parametrize("given", [None, "x", {}, {"result": {}}, {"until": "1019.9", "result": {}}])
+def test_an_answer_to_another_request_is_none(given: t.Any) -> None:
     told = controller.answer(described(asked(OWN, "do"), OWN), given)
     assert (told["ok"], told["message"]) == (False, "the controller did not come to it")
 
 
 @pytest.mark.parametrize("result", [{"failed": True, "timedout": {"period": 5}}, {"failed": True, "late": True}])
 def test_what_ran_out_of_time_is_late(result: Json) -> None:
-    told = controller.answer(described(asked(OWN, "do"), OWN), {"name": "queue", "mode": "do", "result": result})
-    assert told["late"] is True
+    step = described(asked(OWN, "do"), OWN)
+    assert controller.answer(step, {"until": step["until"], "result": result})["late"] is True
 
 
 # Mistakes and passes

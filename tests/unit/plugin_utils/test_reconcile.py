@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.graceful.azure.plugins.plugin_utils._recap import last_occasions
-from ansible_collections.graceful.azure.plugins.plugin_utils._reconcile import MOST_JOININGS
+from ansible_collections.graceful.azure.plugins.plugin_utils._reconcile import MOST_JOININGS, Seen, advance
+from ansible_collections.graceful.azure.tests.unit.module_utils.engine_world import step
 from ansible_collections.graceful.azure.tests.unit.plugin_utils.simulation import Player, World
 
 Json = dict[str, t.Any]
@@ -627,6 +628,33 @@ def test_a_host_that_is_not_ready_any_more_when_the_person_has_answered_holds_th
     assert event.posts == []
 
 
+def test_a_run_that_was_suspended_before_its_approval_verifies_all_hosts_again(world: World) -> None:
+    _web1, web2 = world.add("web1", "web2")
+    event = world.announce("E1", "web1", "web2", notice=3600)
+    player = Player(world)
+    player.play_until(lambda: bool(player.run["approve"]))
+    # Meanwhile somebody puts web2 back, and the one that approves does not know.
+    world.now += 25
+    web2.machine.out.clear()
+    player.one_pass()
+    assert event.posts == []
+    assert player.play()["result"] == "done"
+    assert len(event.posts) == 1
+
+
+def test_a_step_that_a_host_has_asked_for_long_ago_is_not_taken_before_it_is_asked_again(world: World) -> None:
+    (host,) = world.add("web1")
+    host.steps = [step("lb", "remote")]
+    world.announce("E1", "web1", notice=3600)
+    player = Player(world)
+    player.play_until(lambda: bool(player.run.get("controller_steps")))
+    told, before = player.told["web1"], player.run
+    late = {"web1": {**told, "pass": before["pass"] + 1}}
+    seen = Seen(late, world.groups, {}, player.options, told["at"] + 61)
+    assert advance(before, seen)["controller_steps"] == {}
+    assert advance(before, seen._replace(now=told["at"] + 30))["controller_steps"]["web1"]["name"] == "lb"
+
+
 def test_nobody_is_asked_about_what_is_held_anyway(world: World) -> None:
     world.add("web1", "web2", confirm=True)
     world.hosts["web2"].machine.fail("do app")
@@ -1113,8 +1141,6 @@ def test_an_event_without_a_time_is_not_waited_for_for_ever(world: World) -> Non
 
 
 def test_a_step_of_the_controller_is_taken_and_undone_in_its_turn(world: World) -> None:
-    from ansible_collections.graceful.azure.tests.unit.module_utils.engine_world import step
-
     (web1,) = world.add("web1")
     web1.steps = [step("lb", "remote"), step("app")]
     world.announce("E1", "web1")
@@ -1124,8 +1150,6 @@ def test_a_step_of_the_controller_is_taken_and_undone_in_its_turn(world: World) 
 
 
 def test_a_failed_drain_with_a_step_of_the_controller_is_undone_by_it(world: World) -> None:
-    from ansible_collections.graceful.azure.tests.unit.module_utils.engine_world import step
-
     (web1,) = world.add("web1", undo_on_failure=True)
     web1.steps = [step("lb", "remote"), step("app")]
     web1.machine.fail("do app", times=1)
