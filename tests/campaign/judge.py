@@ -99,6 +99,8 @@ def _repeated(fleet: Fleet) -> list[str]:
 def untrue(fleet: Fleet, run: Run) -> list[str]:
     """What the report of an undisturbed run says and is not so."""
     result, approved = run.report.get("result"), {one["EventId"] for one in fleet.happened("approved")}
+    # What starts before its time without having been approved is an invention of the campaign.
+    approved |= {one["EventId"] for one in fleet.happened("started") if one["by"] == "control"}
     bad = result in ("held", "failed")
     events = {event["event_id"] for event in run.report.get("events", []) if event["approved"]}
     restored = [host for host, story in run.report.get("hosts", {}).items() if story["result"] == "restored"]
