@@ -18,9 +18,9 @@ COPY := .cache/collections/ansible_collections/graceful/azure
 each = status=0; for name in $(1); do ($(2)) || status=1; done; exit $$status
 # As `each`, for all environments but that which make test uses.
 others = best=$$($(PYTHON) $(TOOLS)/environments.py best); $(call each,lowest main newest,[ "$$name" = "$$best" ] || { $(1); })
-# Runs the targets $(1), two at a time, and says what was skipped.
+# Runs the targets $(1) and says what was skipped. One after the other: each uses both processors, and some wait for answers.
 parts = rm -rf .cache/skipped; status=0; \
-	$(MAKE) --jobs=2 --keep-going --output-sync=target $(1) || status=$$?; \
+	$(MAKE) --keep-going $(1) || status=$$?; \
 	echo; echo "== skipped, and why"; cat .cache/skipped/* 2>/dev/null | grep . || echo nothing; \
 	if [ $$status != 0 ]; then echo "== failed: see above"; exit $$status; fi; echo "== all passed"
 # The longest first: what make test does, and what make test-all does beside it.
@@ -73,7 +73,7 @@ unit-best: best copy ## Unit tests, with the newest ansible-core that a Python f
 
 .PHONY: unit-others
 unit-others: versions copy ## Unit tests, with the others (the emulator knows nothing of Ansible: once is enough)
-	@$(call others,cd $(COPY) && $(RUN) "$$name" pytest tests/unit --ignore=tests/unit/emulator -n 2 --dist loadfile $(ARGS))
+	@$(call others,cd $(COPY) && nice $(RUN) "$$name" pytest tests/unit --ignore=tests/unit/emulator -n 2 --dist loadfile $(ARGS))
 
 .PHONY: integration
 integration: versions copy ## All integration tests against the emulator, with the lowest and the newest ansible-core

@@ -519,7 +519,8 @@ def test_the_next_leader_approves_once_if_the_first_cannot(stage: Stage) -> None
     outcome = stage.outcome(APPROVED)
     first, again = outcome.reports
     assert (first["outcome"], first["by"]) == ("approved", "approved")
-    assert (again["outcome"], again["by"]) == ("started", None)
+    # Before 2.19 nothing becomes an empty text.
+    assert (again["outcome"], again["by"] or None) == ("started", None)
     assert outcome.posts == 1
 
 

@@ -10,6 +10,7 @@ import typing as t
 from pathlib import Path
 
 import pytest
+from ansible.release import __version__
 from ansible_collections.graceful.azure.tests.integration.harness import TRACEBACK, UNPRINTABLE
 from ansible_collections.graceful.azure.tests.integration.turns import (
     GONE,
@@ -276,6 +277,8 @@ UNWRITABLE = [
         ["/proc/records", "nothing was lost"],
     ),
 ]
+# Before 2.19 all turns of a case are evaluated before the first has answered; there, tests/cycle/test_hostile.py has it.
+LAZY = tuple(map(int, __version__.split(".")[:2])) >= (2, 19)
 CASES = [
     LOOK,
     CYCLE,
@@ -293,7 +296,7 @@ CASES = [
     TAKEN_OVER,
     CLAIM_LOST,
     DAMAGED,
-    PAYLOAD,
+    *([PAYLOAD] if LAZY else []),
     HOSTILE_RECORD,
     *(case for case, _words in (*WRONG, *UNWRITABLE)),
 ]
@@ -306,6 +309,7 @@ def hostile_record(event_id: str, text: str) -> Json:
     texts = ("event_status", "description", "event_source", "resource_type", "not_before", "leader")
     event = {"event_id": event_id, "event_type": text, "resources": [text], **dict.fromkeys(texts, text)}
     entry = {"event": event, "claim": claim, "ready": None, "started": None, "gone": None, "gone_reads": 0}
+    entry.update(noticed=1, lapsed=None)
     step = {"phase": "drain", "name": text, "kind": text, "status": "done", "at": 1, "message": text, "attempts": 0}
     return {
         "version": 2,
@@ -505,8 +509,8 @@ def test_a_damaged_record_is_said_and_set_aside_only_by_force(stage: Stage) -> N
     assert not outcome.did
 
 
-@pytest.mark.quick(cases=[PAYLOAD, HOSTILE_RECORD])
-@pytest.mark.parametrize("case", [PAYLOAD, HOSTILE_RECORD], ids=str)
+@pytest.mark.quick(cases=[*([PAYLOAD] if LAZY else []), HOSTILE_RECORD])
+@pytest.mark.parametrize("case", [*([PAYLOAD] if LAZY else []), HOSTILE_RECORD], ids=str)
 def test_text_from_outside_is_neither_a_template_nor_an_escape_sequence(stage: Stage, case: Case) -> None:
     outcome = stage.outcome(case)
     assert not (stage.reports / "evil").exists()
@@ -517,6 +521,7 @@ def test_text_from_outside_is_neither_a_template_nor_an_escape_sequence(stage: S
     assert not UNPRINTABLE.search(stage.output.replace("\t", " "))
 
 
+@pytest.mark.skipif(not LAZY, reason="ansible-core before 2.19 evaluates all turns at once")
 def test_a_payload_can_be_read(stage: Stage) -> None:
     looked, failed, again, other = stage.outcome(PAYLOAD).reports
     assert "lookup('ansible.builtin.pipe'" in looked["observation"]["events"][0]["description"]

@@ -154,7 +154,7 @@ def main() -> None:
         collections.mkdir()
         tarball = build(Path(sys.argv[1]), directory)
         check_contents(tarball)
-        galaxy("install", "--offline", "--collections-path", str(collections), str(tarball))
+        galaxy("install", "--offline", "--force", "--collections-path", str(collections), str(tarball))
         run_from(collections, directory)
 
 
