@@ -98,6 +98,10 @@ cycle-others: versions copy ## The same in short, with the lowest ansible-core; 
 services: main copy ## Drains and checkpoints against real HAProxy, Redis, Patroni, Pacemaker and PostgreSQL from Debian's packages
 	@cd $(COPY) && $(RUN) main pytest tests/services -n 3 --dist loadfile $(ARGS)
 
+.PHONY: test-awx
+test-awx: main copy ## The playbook awx with the modules of awx.awx (a download), and what ansible-builder makes of our files
+	@cd $(COPY) && $(RUN) main pytest tests/awx $(ARGS)
+
 .PHONY: campaign
 campaign: main copy ## Random fleets, events and faults; RUNS=… for longer, SEED=… ONLY=… to replay
 	@cd .cache/collections && $(RUN) main python -m ansible_collections.graceful.azure.tests.campaign --directory ../campaign \

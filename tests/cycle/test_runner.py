@@ -63,7 +63,7 @@ def test_the_example_project_runs_as_awx_would_start_it(fleet: Fleet, project: P
     common = {key: value for key, value in fleet._defaults().items() if key != "graceful_drain_steps"}
     hosts = {"web": {"hosts": fleet.variables, "vars": {**common, **fleet.common}}}
     (project / "inventory" / "hosts.yml").write_text(json.dumps(hosts))
-    survey = json.loads((project / "project" / "survey.json").read_text())
+    survey = json.loads((COLLECTION / "roles" / "awx" / "files" / "maintenance.json").read_text())
     answers = {question["variable"]: question["default"] for question in survey["spec"]}
     answers["graceful_report_dir"] = str(project / "reports")
     (project / "env" / "extravars").write_text(json.dumps(answers))
