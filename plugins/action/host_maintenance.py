@@ -103,7 +103,11 @@ class ActionModule(ActionBase):
         role = str(args.get("role") or "")
         before = (self._vars.get("graceful_host") or {}) if args.get("continued") else {}
         if not role:
-            return self._as_a_task(dict(args))
+            try:
+                return self._as_a_task(dict(args))
+            except AnsibleActionFail as exc:
+                # Raised, ansible-core before 2.19 would put the traceback into the result.
+                return {"failed": True, "msg": exc.message}
         try:
             if args.get("error"):
                 raise AnsibleActionFail(str(args["error"]))
