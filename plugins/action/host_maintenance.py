@@ -274,7 +274,7 @@ class ActionModule(ActionBase):
         if order["order"] == "look":
             return args
         args.update(events=order["events"], seconds=order.get("seconds", 60.0), force=bool(run.get("force")))
-        args["max_age"] = order.get("max_age", 60.0)
+        args.update(max_age=order.get("max_age", 60.0), fresh=order.get("fresh", 30.0))
         if order["order"] in ("ready", "put_back"):
             args.update(self._work(order, values))
             args["silent_for"] = 300.0 if order["order"] == "put_back" else 120.0

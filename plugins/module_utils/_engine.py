@@ -64,6 +64,8 @@ class Order(t.NamedTuple):
     looked: t.Mapping[str, Json] = {}
     # For approve: how old, in seconds, this host's own verification may be.
     max_age: float = 60.0
+    # What a step of the controller proved is proven again if it is older than this, in seconds.
+    fresh: float = 30.0
     # For look: whether to see that a record could be written.
     probe_record: bool = False
 

@@ -118,6 +118,10 @@ options:
     description: For V(approve), how many seconds ago this host may have verified that it is ready.
     type: float
     default: 60
+  fresh:
+    description: For V(ready), how many seconds ago a step that the controller takes may have been verified.
+    type: float
+    default: 30
   probe_record:
     description: For V(look), make the directory of the record and see that it can be written. Not in check mode.
     type: bool
@@ -302,6 +306,7 @@ def main() -> None:
         "controller_step": {"type": "dict"},
         "looked": {"type": "dict", "default": {}},
         "max_age": {"type": "float", "default": 60},
+        "fresh": {"type": "float", "default": 30},
         "probe_record": {"type": "bool", "default": False},
         "timeout": {"type": "float", "default": 0},
     }

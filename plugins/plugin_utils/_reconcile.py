@@ -40,6 +40,8 @@ URGENT = 120
 UNCONFIRMED_FOR = 30
 # How old a report that a host is ready may be, and a second more for each host: they do not all report at once.
 FRESH = 15
+# How old the proof of a step that the controller takes may be.
+STEP_FRESH = 30.0
 # How long after the host has asked for it the controller takes a step; other runs take over after a longer silence only.
 STEP_TAKEN_WITHIN = 60
 # How often a host is tried to be put back by one run.
@@ -281,6 +283,8 @@ class _Pass:
                 story["tried"].append(answer["host"])
                 if report.get("final"):
                     story["refused"] = f"{answer['host']} could not approve it: {report['message'] or 'no reason'}"
+        if self.seen.answers:
+            self.run["answered"] = self.now
         for event_id, answer_given in self.seen.answers.items():
             self.run["confirmed"][same_id(event_id)] = bool(answer_given)
 
@@ -477,7 +481,14 @@ class _Pass:
         own = self._own_events(host)
         events = [own.get(same_id(entry["event_id"])) or _event_of(entry) for entry in wanted]
         seconds = float(min(LONGEST, max(LEAST, usable)))
-        return self._orders("ready", events, seconds=seconds, drain=drain, urgent=left < URGENT)
+        return self._orders("ready", events, seconds=seconds, drain=drain, urgent=left < URGENT, fresh=self._fresh)
+
+    @property
+    def _fresh(self) -> float:
+        """What was verified before a person was asked does not count when the person has answered."""
+        if self.run["confirm"]:
+            return 0.0
+        return min(STEP_FRESH, self.now - self.run["answered"]) if self.run.get("answered") else STEP_FRESH
 
     def _own_events(self, host: str) -> dict[str, Json]:
         events = (self.seen.hosts[host].get("observation") or {}).get("events") or []

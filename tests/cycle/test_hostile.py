@@ -5,11 +5,19 @@
 
 from __future__ import annotations
 
-import json
+import fcntl
+import os
+import pty
+import signal
+import subprocess
 import sys
+import termios
+import time
+import typing as t
 import unicodedata
 from pathlib import Path
 
+import pytest
 from ansible_collections.graceful.azure.tests.cycle.harness import Fleet, Run
 
 # Runs the module as the real Python would, and then tells what its lie makes of the result.
@@ -20,7 +28,8 @@ try:
     told = json.loads(done.stdout)
     scope = {{}}
     exec(open({lie!r}).read(), scope)
-    told = json.dumps(scope["lie"](told))
+    told = scope["lie"](told)
+    told = told if isinstance(told, str) else json.dumps(told)
 except ValueError:
     told = done.stdout.decode()
 sys.stdout.write(told)
@@ -48,6 +57,15 @@ def lie(told):
 """
 # A terminal, and text that is read from right to left.
 CONTROLS = "\x1b]0;owned\x07\x9b31m\u202egnihton\u2066\u200f"
+
+
+# What is too large, too deep, or no answer at all.
+FLOODS = {
+    "large": 'lambda told: {**told, "observation": {**told["observation"], "record": {"timeline": [{"detail": "x" * 100} ] * 400_000}}}',
+    "deep": 'lambda told: \'{"report": \' + "[" * 200_000 + "]" * 200_000 + "}"',
+    "no JSON": 'lambda told: "\\x1b]0;owned\\x07 nonsense " * 1000',
+    "number": 'lambda told: {**told, "observation": {**told["observation"], "time": 10**400}}',
+}
 
 
 def payloads(flag: Path) -> list[str]:
@@ -91,3 +109,137 @@ def test_nothing_that_a_host_tells_is_evaluated_on_the_controller(fleet: Fleet) 
     check_terminal(run)
     assert run.report["result"] == "done", run.output[-4000:]
     assert len(fleet.posts()) == 1
+
+
+@pytest.mark.parametrize("flood", FLOODS)
+def test_a_host_that_answers_nonsense_holds_its_event_and_nothing_else(fleet: Fleet, flood: str) -> None:
+    fleet.variables["web2"]["graceful_vm_name"] = fleet.names["web2"]
+    make_liar(fleet, "web2", f"real = {FLOODS[flood]}\nlie = lambda told: real(told) if 'report' in told else told")
+    held = fleet.announce("web2")
+    fleet.announce("web1")
+    with fleet.once(lambda: bool(fleet.happened("completed")), lambda: fleet.control("cancel", {"EventId": held})):
+        run = fleet.run()
+    assert "Traceback" not in run.output, run.output[-6000:]
+    check_terminal(run)
+    assert [post["vm"] for post in fleet.posts()] == [fleet.names["web1"]], run.output[-6000:]
+    assert [what for _at, what in fleet.log("web1")] == ["drained", "back"]
+    assert run.report, run.output[-6000:]
+
+
+def test_what_cannot_be_evaluated_holds_the_event_and_is_said(tmp_path: Path) -> None:
+    fleet = Fleet(tmp_path, size=4)
+    steps = fleet._defaults()["graceful_drain_steps"]
+    written = {
+        "web1": ("graceful_checkpoint", "{{ nobody_wrote_this }}"),
+        "web2": ("graceful_health", [{"port": "{{ nobody_wrote_this.port }}"}]),
+        "web3": ("graceful_drain_steps", [*steps, {**steps[0], "name": "b", "probe": ["{{ nobody_wrote_this }}"]}]),
+        "web4": ("graceful_confirm", "{{ nobody_wrote_this }}"),
+    }
+    for host, (name, value) in written.items():
+        fleet.variables[host][name] = value
+    for host in written:
+        fleet.announce(host)
+    run = fleet.run()
+    assert run.status == 2, run.output[-4000:]
+    assert fleet.posts() == []
+    for host, (name, _value) in written.items():
+        assert f"{host}: {name} cannot be evaluated" in run.messages, run.messages
+        assert "nobody_wrote_this" in run.messages
+        assert fleet.log(host) == []
+
+
+def test_a_run_that_was_suspended_before_its_approval_leaves_what_another_run_has_taken_over(fleet: Fleet) -> None:
+    event = {"event_id": fleet.announce("web1", "web2"), "event_type": "Reboot"}
+    other = fleet.keeper("web2", "other", silent_for=600.0, force=True)
+    first = fleet.start()
+    try:
+        wait_until(lambda: fleet.said("Next pass: approve"), 150)
+        os.killpg(first.pid, signal.SIGSTOP)
+        assert fleet.posts() == [], "it was suspended too late for this test"
+        # Another run has taken over by force, and has put web2 back.
+        other.claim([event], "")
+        put_back = f"rm drained; echo $(date +%s.%N) back >> log"
+        subprocess.run(["sh", "-c", put_back], cwd=fleet.home("web2"), check=True)
+        record = fleet.record("web2")
+        assert record
+        for noted in record["steps"]:
+            other.note_step([event["event_id"].lower()], {**noted, "status": "undone"})
+        time.sleep(20)
+        os.killpg(first.pid, signal.SIGCONT)
+        wait_until(lambda: fleet.said("the run other has it in hand"), 150)
+    finally:
+        os.killpg(first.pid, signal.SIGCONT)
+        fleet.control("cancel", {"EventId": event["event_id"]})
+        first.wait(150)
+    assert fleet.posts() == []
+    assert [what for _at, what in fleet.log("web2")] == ["drained", "back"]
+    assert [what for _at, what in fleet.log("web1")] == ["drained", "back"]
+
+
+@pytest.mark.parametrize(("fault", "posts"), [("503", 2), ("lost_post", 2), ("silent_post", 1), ("400", 1)])
+def test_there_is_one_request_in_thirty_seconds_and_none_after_a_refusal(fleet: Fleet, fault: str, posts: int) -> None:
+    # The third is taken, and only its answer is lost.
+    silent = {"seconds": 1} if "post" in fault else {}
+    fleet.control("fault", {"kind": fault, "method": "POST", **({} if fault == "400" else {"count": 1}), **silent})
+    event_id = fleet.announce("web1", "web2", "web3")
+    with fleet.once(
+        lambda: fault == "400" and fleet.said("HELD"), lambda: fleet.control("cancel", {"EventId": event_id})
+    ):
+        run = fleet.run()
+    times = [post["time"] for post in fleet.posts()]
+    assert len(times) == posts, run.output[-4000:]
+    assert all(later - earlier >= 29 for earlier, later in zip(times, times[1:]))
+    assert run.status == (2 if fault == "400" else 0), run.output[-4000:]
+    fleet.check_all_back()
+
+
+def test_a_document_that_is_empty_for_a_moment_puts_nobody_back(fleet: Fleet) -> None:
+    fleet.announce("web1", "web2", start_delay=15)
+    empty = {"kind": "document", "document": {"DocumentIncarnation": 7, "Events": []}, "seconds": 2}
+    with fleet.once(lambda: bool(fleet.posts()), lambda: fleet.control("fault", {**empty, "path": "scheduledevents"})):
+        run = fleet.run()
+    assert run.status == 0, run.output[-4000:]
+    (started,) = fleet.happened("started")
+    for host in ("web1", "web2"):
+        (_drained, (back, what)) = fleet.log(host)
+        assert what == "back"
+        assert back > started["time"], "it was put back before Azure has started the event"
+    assert len(fleet.posts()) == 1
+
+
+def test_a_host_that_comes_back_while_a_person_is_asked_is_not_approved(fleet: Fleet) -> None:
+    event_id = fleet.announce("web1", "web2")
+    fleet.common["graceful_confirm"] = True
+    launch = fleet.launch("maintenance", fleet.directory / "reports", ())
+    asked, answers = pty.openpty()
+
+    def own_terminal() -> None:
+        os.setsid()
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+    with (launch.home / "output").open("wb") as out:
+        process = subprocess.Popen(
+            launch.command, env=launch.environment, stdin=answers, stdout=out, stderr=out, preexec_fn=own_terminal
+        )
+    os.close(answers)
+    try:
+        wait_until(lambda: fleet.said("Type yes"), 150)
+        # Nobody can drain it again.
+        (fleet.home("web2") / "broken").touch()
+        subprocess.run(["sh", "-c", "rm drained; echo $(date +%s.%N) back >> log"], cwd=fleet.home("web2"), check=True)
+        os.write(asked, b"yes\r")
+        wait_until(lambda: fleet.said("web2 is not ready"), 150)
+        assert fleet.posts() == []
+    finally:
+        (fleet.home("web2") / "broken").unlink()
+        fleet.control("cancel", {"EventId": event_id})
+        process.wait(200)
+        os.close(asked)
+    assert fleet.posts() == [], "it was drained again only after the event was gone"
+
+
+def wait_until(what: t.Callable[[], t.Any], seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < end, "it never came to that"
+        time.sleep(0.01)

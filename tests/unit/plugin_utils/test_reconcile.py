@@ -536,6 +536,23 @@ def test_a_step_that_a_host_has_asked_for_long_ago_is_not_taken_before_it_is_ask
     assert advance(before, seen._replace(now=told["at"] + 30))["controller_steps"]["web1"]["name"] == "lb"
 
 
+def test_a_step_of_the_controller_that_somebody_undid_while_the_person_was_asked_is_taken_again(world: World) -> None:
+    (web1,) = world.add("web1", confirm=True)
+    web1.steps = [step("lb", "remote"), step("second", "remote")]
+    event = world.announce("E1", "web1", notice=600)
+    player = Player(world)
+
+    def said(_event_id: str) -> str:
+        world.now += 5
+        web1.machine.out.clear()
+        return "yes"
+
+    player.said = said
+    assert player.play()["result"] == "done"
+    assert len(event.posts) == 1
+    assert web1.machine.happened[:4] == ["do lb", "do second", "do lb", "do second"]
+
+
 def test_nobody_is_asked_about_what_is_held_anyway(world: World) -> None:
     world.add("web1", "web2", confirm=True)
     world.hosts["web2"].machine.fail("do app")
