@@ -47,7 +47,10 @@ SHOWN = ("policy", "min_available", "window", "drain_budget", "confirm", "gone_t
 FOR_CONTROLLER = ("steps", "checkpoint", "health", "timeout", "controller_dir", "role", "continued")
 # What an approval comes to if the hosts' reports have grown old: nothing is sent, and they are verified again.
 TOO_OLD = {
-    "report": {"state": "failed", "message": "The reports that the hosts are ready have grown old. They are verified again."},
+    "report": {
+        "state": "failed",
+        "message": "The reports that the hosts are ready have grown old. They are verified again.",
+    },
     "observation": {},
 }
 CONTROLLER_DIR = "~/.graceful/checkpoints"
@@ -180,7 +183,7 @@ class ActionModule(ActionBase):
             args["silent_for"] = _seconds(given, "seconds", 300.0) + 300.0
         step = before.get("step")
         if step and step["mode"] == "look":
-            looked = (self._vars.get("graceful_looked") or {}).get("results") or []
+            looked = (self._vars.get("maintenance_looked") or {}).get("results") or []
             args["looked"] = controller.looked(looked, before["number"])
         elif step:
             args["controller_step"] = self._answer(step, values)
@@ -278,9 +281,10 @@ class ActionModule(ActionBase):
         if order["order"] in ("ready", "put_back"):
             args.update(self._work(order, values))
             args["silent_for"] = 300.0 if order["order"] == "put_back" else 120.0
+            args["lapsed"] = order.get("lapsed") or []
             taken = run.get("controller_steps", {}).get(self._host)
             if taken and taken["mode"] == "look":
-                looked = self._vars.get("graceful_looked") or {}
+                looked = self._vars.get("maintenance_looked") or {}
                 args["looked"] = controller.looked(looked.get("results") or [], run["pass"])
             elif taken and before.get("step"):
                 args["controller_step"] = self._answer(before["step"], values)
@@ -331,7 +335,7 @@ class ActionModule(ActionBase):
         return {**described, "controller_copy": os.path.join(place, self._host, archive_name(step["name"]))}
 
     def _answer(self, step: Json, values: Json) -> Json:
-        told = controller.answer(step, self._vars.get("graceful_answer"))
+        told = controller.answer(step, self._vars.get("maintenance_answer"))
         if told["ok"] and step["kind"] == "tasks" and step["mode"] != "send":
             problem = self._probe(step, values)
             told.update(ok=not problem, message=problem or "the tasks ran and the probe passed")

@@ -70,8 +70,8 @@ class ActionModule(ActionBase):
         told_of = report(run, time.time()) if run["done"] or run.get("tell") else {}
         if run["done"] and run["options"]["webhooks"] and not run["check_mode"]:
             run["tell"] += last_occasions(told_of)
-        # Registered, and no facts: those could be overwritten by the facts that a host tells. The whole run is one text,
-        # which Ansible does not look into each time that something else is asked for.
+        # Registered, and no facts: those could be overwritten by the facts that a host tells. The whole run is one
+        # text, which Ansible does not look into each time that something else is asked for.
         whole = json.dumps(run, default=str)
         result.update(_for_tasks(run, told_of), msg=told, changed=False, run=whole, report=told_of)
         return result
@@ -181,12 +181,12 @@ class ActionModule(ActionBase):
         """The answers to the approvals that the last pass asked for."""
         if not before["approve"]:
             return []
-        results = (self._vars.get("graceful_approvals") or {}).get("results") or []
+        results = (self._vars.get("maintenance_approvals") or {}).get("results") or []
         return [dict(one, host=one["item"]["host"]) for one in results if one.get("pass") == before["pass"] + 1]
 
     def _answers(self, before: Json) -> dict[str, bool]:
         asked = [one["event_id"] for one in before["confirm"]]
-        results = (self._vars.get("graceful_confirmation") or {}).get("results") or []
+        results = (self._vars.get("maintenance_confirmation") or {}).get("results") or []
         typed = {str(one["item"]["event_id"]): str(one.get("user_input") or "") for one in results if "item" in one}
         return {event_id: typed.get(event_id, "").strip().lower() == "yes" for event_id in asked}
 

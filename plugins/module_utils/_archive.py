@@ -489,7 +489,7 @@ class _Restorer:
         self._give_name(entry.path, name, own, directory)
 
     def _open(self, path: str) -> int:
-        """A directory to put something into. Who may read what is in it is its owner's choice: it has to be the same one."""
+        """A directory to put something into. Its owner decides who reads what is in it: it has to be the same one."""
         directory = self._directories.open(path)
         owner = os.fstat(directory).st_uid
         if os.geteuid() == 0 and owner not in (0, self._plan.owners.get(path, owner)):

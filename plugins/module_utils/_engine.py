@@ -66,6 +66,8 @@ class Order(t.NamedTuple):
     max_age: float = 60.0
     # What a step of the controller proved is proven again if it is older than this, in seconds.
     fresh: float = 30.0
+    # For put_back: events that still stand, and for which the host is put back all the same.
+    lapsed: t.Sequence[str] = ()
     # For look: whether to see that a record could be written.
     probe_record: bool = False
 
@@ -374,13 +376,14 @@ class Engine:
         mine = [event_id for event_id in self.order.event_ids if event_id not in held]
         if not mine:
             return {"state": "held_by_other_run", "message": _held_message(held), "held": held}
-        times = _Times(mine, self.keeper.read() or {"events": {}}, self.clock.monotonic(), self.keeper.now)
+        awaited = [event_id for event_id in mine if event_id not in self.order.lapsed]
+        times = _Times(awaited, self.keeper.read() or {"events": {}}, self.clock.monotonic(), self.keeper.now)
         if not self.order.controller_step:
             over = self._poll(lambda: self._all_gone(times), 0.5)
             self._note_times(mine, times)
             if not over:
                 return {"state": "waiting", "message": self._standing(mine), "held": held, "times": times.told()}
-        gone = [event_id for event_id in mine if times.gone(event_id) or self.order.controller_step]
+        gone = [event_id for event_id in awaited if times.gone(event_id) or self.order.controller_step]
         if self._still_needed(mine):
             # Another event needs the host drained: what is gone is closed, and the steps stay.
             self.keeper.close(mine, gone, "gone")
@@ -414,7 +417,8 @@ class Engine:
         if self._reading is None:
             self._read()
         standing = {same_id(event["event_id"]) for event in self._events}
-        others = [key for key in (record["events"] if record else {}) if key not in mine]
+        events = record["events"].items() if record else ()
+        others = [key for key, entry in events if key not in mine and not entry["lapsed"]]
         # Where the document cannot be read, what is claimed counts as standing.
         return any(key in standing or self._reading is None for key in others)
 

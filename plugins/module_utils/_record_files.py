@@ -88,6 +88,8 @@ _is_claim = _shaped(run_id=_is_text, run_name=_is_text, since=is_time, renewed=i
 _is_entry = _shaped(
     event=_shaped(event_id=_is_text, event_type=_is_text),
     claim=_is_claim,
+    noticed=is_time,
+    lapsed=_or_none(is_time),
     ready=_or_none(is_time),
     started=_or_none(is_time),
     gone=_or_none(is_time),

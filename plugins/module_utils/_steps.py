@@ -263,7 +263,7 @@ class Steps:
         except (Next, Failed) as exc:
             return exc.result
         self._clean_up()
-        closed = self._keeper.close(self._mine, self._mine, "restored")
+        closed = self._keeper.close(self._mine, self._mine, "restored", self._order.lapsed)
         return {"state": "put_back", "message": "everything is undone and the host is well", "closed": closed}
 
     def _undo_all(self, lost: bool, check: bool) -> None:

@@ -126,6 +126,11 @@ options:
     description: For V(look), make the directory of the record and see that it can be written. Not in check mode.
     type: bool
     default: false
+  lapsed:
+    description: For V(put_back), lower case ids of events that stand and for which the host is put back all the same.
+    type: list
+    elements: str
+    default: []
   timeout:
     description: Seconds that the task may go on, all calls together. V(0) makes one call.
     type: float
@@ -307,6 +312,7 @@ def main() -> None:
         "looked": {"type": "dict", "default": {}},
         "max_age": {"type": "float", "default": 60},
         "fresh": {"type": "float", "default": 30},
+        "lapsed": {"type": "list", "elements": "str", "default": []},
         "probe_record": {"type": "bool", "default": False},
         "timeout": {"type": "float", "default": 0},
     }

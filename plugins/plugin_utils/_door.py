@@ -148,7 +148,12 @@ BY_TYPE = {"str": _text(200), "str | None": _text_or_none(600), "int | None": _w
 _event = _shape(**{name: BY_TYPE[kind] for name, kind in EVENT_FIELDS.items()})
 _claim = _shape(run_id=_text(200), run_name=_text(200), since=_time_or_0, renewed=_time_or_0, silent_until=_time_or_0)
 _approval = _shape(at=_time_or_0, status=_text(40), run_id=_text(200), message=_text(400))
-_entry = _shape(event=_event, claim=_claim, ready=_time, started=_time, gone=_time, approval=_or_none(_approval))
+_entry = _shape(
+    event=_event,
+    claim=_claim,
+    **dict.fromkeys(("noticed", "ready", "started", "gone", "lapsed"), _time),
+    approval=_or_none(_approval),
+)
 _step = _shape(
     **dict.fromkeys(("phase", "name", "kind", "status", "message"), _text(400)),
     at=_time_or_0,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ansible_collections.graceful.azure.plugins.module_utils._document import same_name
 from ansible_collections.graceful.azure.plugins.module_utils._text import quoted
@@ -48,6 +48,8 @@ class Host:
     mistakes: tuple[str, ...] = ()
     # Nobody wrote down how it is drained, nor that there is nothing to drain.
     drain_not_set: bool = False
+    # Seconds since it was first claimed for an event, by the event's id.
+    claimed_for: t.Mapping[str, float] = field(default_factory=dict)
 
 
 class Fleet:
@@ -145,6 +147,7 @@ def _host(name: str, observation: t.Mapping[str, t.Any] | None, targeted: bool) 
         error=error or None,
         mistakes=tuple(seen.get("mistakes") or ()),
         drain_not_set=seen.get("drain_not_set") is True,
+        claimed_for=seen.get("claimed_for") or {},
     )
 
 

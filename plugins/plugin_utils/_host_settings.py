@@ -52,6 +52,6 @@ def finder(action: ActionBase, variables: Json) -> controller.Find:
 
 
 def api_version(written: str, before: t.Mapping[str, t.Any]) -> str:
-    """What to ask with: `auto` finds the version once in a run, and again only when the service does not answer with it."""
+    """What to ask with: `auto` finds the version once in a run, and again only if the service does not take it."""
     seen = before.get("observation") or {}
     return str(seen["api_version"]) if written.strip().lower() == "auto" and seen.get("events") is not None else written

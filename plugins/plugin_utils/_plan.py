@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import itertools
 import typing as t
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -31,10 +32,7 @@ from ansible_collections.graceful.azure.plugins.plugin_utils._capacity import Le
 from ansible_collections.graceful.azure.plugins.plugin_utils._fleet import Fleet, Host
 from ansible_collections.graceful.azure.plugins.plugin_utils._merge import Observations, Sighting, merge
 from ansible_collections.graceful.azure.plugins.plugin_utils._policy import (
-    APPROVE,
-    DRAIN,
-    DRAIN_AND_APPROVE,
-    IGNORE,
+    ACTIONS,
     NOTIFY,
     Decision,
     Facts,
@@ -72,6 +70,8 @@ class _Draft:
     put_off: str = ""
     # What the user wrote for one of its hosts cannot be used.
     mistaken: bool = False
+    # Other events that Azure wants approved before it starts this one.
+    coupled: list[str] = field(default_factory=list)
     reason: str = ""
 
     @property
@@ -108,12 +108,13 @@ class _Draft:
 
     @property
     def action(self) -> str:
-        actions = {decision.action for decision in self.decisions.values()}
-        if self.approvable:
-            return DRAIN_AND_APPROVE if DRAIN_AND_APPROVE in actions else APPROVE
-        if any(decision.drains for decision in self.decisions.values()):
-            return DRAIN
-        return IGNORE if actions == {IGNORE} else NOTIFY
+        """What its hosts have in common, or else what is done for them together."""
+        actions = [action_of(name) for name in dict.fromkeys(one.action for one in self.decisions.values())]
+        if len(actions) == 1 and actions[0].approves == self.approvable:
+            return actions[0].name
+        drains, tells = any(one.drains for one in actions), any(one.tells for one in actions) or not actions
+        wanted = (drains, self.approvable, tells)
+        return next((one.name for one in ACTIONS.values() if (one.drains, one.approves, one.tells) == wanted), NOTIFY)
 
 
 def plan(
@@ -128,6 +129,7 @@ def plan(
     moment = datetime.fromisoformat(now.replace("Z", "+00:00"))
     fleet = Fleet(observations, groups or {}, frozenset(observations if targeted is None else targeted), settings or {})
     drafts = sorted((_draft(seen, fleet, moment) for seen in merge(observations)), key=lambda draft: draft.order)
+    _couple(drafts)
     required, missing_groups = fleet.required()
     _schedule(drafts, fleet, required, moment)
     return {
@@ -204,7 +206,12 @@ def _decision(seen: Sighting, host: Host, fleet: Fleet, left: int | None) -> Dec
         groups=fleet.groups_of.get(host.name, ()),
         resource=host.vm_name or "",
     )
-    return decide(fleet.settings(host.name).policy, facts)
+    decision = decide(fleet.settings(host.name).policy, facts)
+    claimed_for = host.claimed_for.get(same_id(seen.event_id), 0.0)
+    if decision.expires_after is None or seen.event_status == STARTED or claimed_for < decision.expires_after:
+        return decision
+    because = f"nothing has followed within {duration(decision.expires_after)}, so nothing is drained for it any more"
+    return decision._replace(action=NOTIFY, because=because, lapsed=True)
 
 
 def _refusals(seen: Sighting, decisions: t.Mapping[str, Decision]) -> list[str]:
@@ -293,6 +300,18 @@ def _not_set(hosts: t.Iterable[Host], decisions: t.Mapping[str, Decision]) -> li
 # ---- all events together: when
 
 
+def _couple(drafts: t.Sequence[_Draft]) -> None:
+    """VMs of one scope that are to be deleted at the same time are deleted when all of it is approved."""
+    deletions = [
+        (draft, draft.seen.not_before)
+        for draft in drafts
+        if draft.seen.event_type.lower() == "terminate" and draft.seen.not_before is not None and not draft.started
+    ]
+    for (one, at), (other, then) in itertools.permutations(deletions, 2):
+        if abs((at - then).total_seconds()) <= 1 and one.seen.seen_by & other.seen.seen_by:
+            one.coupled.append(other.seen.event_id)
+
+
 def _schedule(drafts: t.Sequence[_Draft], fleet: Fleet, required: t.Mapping[str, int], now: datetime) -> None:
     """Decide what begins now and what is put off, first by the operators' windows, then by capacity."""
     away = fleet.away().union(host for draft in drafts if draft.started for host in draft.hosts)
@@ -345,6 +364,9 @@ def _entry(draft: _Draft, now: datetime) -> dict[str, t.Any]:
         "approvers": draft.approvers,
         "action": draft.action,
         "actions": {host: decision.action for host, decision in draft.decisions.items()},
+        "expires_after": max((decision.expires_after or 0 for decision in draft.decisions.values()), default=0),
+        "coupled": draft.coupled,
+        "lapsed": [host for host, decision in draft.decisions.items() if decision.lapsed],
         "approvable": draft.approvable,
         "holds": draft.holds,
         "drain": draft.drain,
@@ -360,6 +382,8 @@ def _entry(draft: _Draft, now: datetime) -> dict[str, t.Any]:
 
 def _reason(draft: _Draft) -> str:
     """`Reboot of web1 and web2 in 14 min 32 s: drain, then approve (rule 'reboot or move'): …`"""
+    if draft.started:
+        return f"{_title(draft)}: wait until it is over."
     decisions = list(dict.fromkeys(draft.decisions.values()))
     words = f"{_title(draft)}: {action_of(draft.action).message}"
     if len(decisions) == 1:
@@ -389,6 +413,10 @@ def _summary(drafts: t.Sequence[_Draft], fleet: Fleet, missing_groups: t.Sequenc
         lines.append(f"{quoted(draft.seen.event_id)}: {draft.reason}")
         if draft.drain:
             lines.append(f"  drain now: {listed(draft.drain)}")
+        if draft.coupled:
+            lines.append(
+                f"  Azure starts it when {quoted_list(draft.coupled)} {is_or_are(draft.coupled)} approved, too"
+            )
         if draft.holds:
             lines.append(f"  not approved: {'; '.join(draft.holds)}")
     unasked = [host.name for host in fleet.hosts.values() if host.targeted and not host.reachable]

@@ -12,7 +12,14 @@ import typing as t
 from datetime import datetime, timezone
 
 from ansible_collections.graceful.azure.plugins.module_utils._document import EVENT_FIELDS, STARTED, parse_time
-from ansible_collections.graceful.azure.plugins.module_utils._text import clean, duration, iso, listed
+from ansible_collections.graceful.azure.plugins.module_utils._text import (
+    clean,
+    duration,
+    is_or_are,
+    iso,
+    listed,
+    quoted_list,
+)
 from ansible_collections.graceful.azure.plugins.plugin_utils._drill import DRILL, margin
 from ansible_collections.graceful.azure.plugins.plugin_utils._policy import action_of
 from ansible_collections.graceful.azure.plugins.plugin_utils._reconcile import NEVER_COME_BACK
@@ -20,6 +27,7 @@ from ansible_collections.graceful.azure.plugins.plugin_utils._reconcile import N
 Json = dict[str, t.Any]
 Host = tuple[str, str]
 IN_PROGRESS = "in progress"
+RECOMMENDATION = "spotrebalancerecommendation"
 BAD_ENDS = ("failed", "left drained", "unreachable")
 WORK = {
     "ready": "ready",
@@ -90,7 +98,14 @@ def _title(entry: Json) -> str:
 
 
 def _approved(story: Json) -> str:
-    return f"{_title(story['entry'])}: approved by {clean(story['approved_by'], 80)} at {story['approved']}."
+    said = f"{_title(story['entry'])}: approved by {clean(story['approved_by'], 80)} at {story['approved']}"
+    return f"{said}{_waits_with(story)}."
+
+
+def _waits_with(story: Json) -> str:
+    """Azure deletes VMs together: an approval alone does not start that."""
+    others = story.get("waits_with") or []
+    return f"; Azure starts it when {quoted_list(others)} {is_or_are(others)} approved, too" if others else ""
 
 
 def _host_state(known: Json | None) -> str:
@@ -180,7 +195,7 @@ def failure_of(told: Json) -> str:
 
 
 def last_occasions(told: Json) -> list[str]:
-    """What webhooks are told when a run is over. One that found nothing to do, or that it is not time yet, tells nothing."""
+    """What webhooks are told at the end of a run. One that found nothing to do, or nothing to do yet, tells nothing."""
     if told["result"] not in ("done", "held", "failed"):
         return []
     over = any(event["outcome"] in ("completed", "cancelled", "drained") for event in told["events"])
@@ -223,9 +238,11 @@ def _host_result(run: Json, host: str) -> Host:
     if not run.get("finished"):
         return (IN_PROGRESS if known["timeline"] else "untouched"), ""
     record = known["record"] or {"events": {}, "steps": []}
-    ours = [key for key, entry in record["events"].items() if entry["claim"]["run_id"] == run["run_id"]]
+    events = record["events"].items()
+    ours = [key for key, entry in events if entry["claim"]["run_id"] == run["run_id"] and not entry["lapsed"]]
     if not known["reachable"]:
-        types = {str(entry["event"]["event_type"]).lower() for entry in record["events"].values()}
+        # A recommendation does nothing to the host: what came of it is another event.
+        types = {str(entry["event"]["event_type"]).lower() for entry in record["events"].values()} - {RECOMMENDATION}
         if types and types <= set(NEVER_COME_BACK):
             return "gone", "as announced"
         return "unreachable", "it did not come back in time" if known["saw"] else "it could not be reached"
@@ -280,15 +297,31 @@ def _outcome(run: Json, event_id: str, story: Json, hosts: t.Mapping[str, Json])
         return "held", list(story["held"])
     if entry["wait_until"] and not claimed:
         return "deferred", [f"deferred until {entry['wait_until']}: {entry['wait_reason']}"]
+    if entry["lapsed"] and claimed:
+        return "drained", []
     if action.drains and not action.approves:
         return _drained_only(run, story)
-    if story["started"]:
-        return ("completed" if back and story["gone"] else "started"), []
+    if story["started"] or (story["gone"] and story["gone"] >= (entry["not_before"] or "9")):
+        # Gone after its time without being seen Started: it was short.
+        return _started_by_azure(run, story, back)
     if story["gone"]:
         return "cancelled", []
+    if back and run.get("finished") and set(_ever_ready(run, story, entry["hosts"])) >= set(entry["hosts"]):
+        # All were ready, and those that do not answer any more were to be taken away.
+        return "completed", []
     if action.approves and run.get("finished"):
         return "held", list(story.get("waits_for") or entry["holds"] or ["the run ended before it was approved"])
     return ("notified" if action.tells else "ignored"), []
+
+
+def _started_by_azure(run: Json, story: Json, back: bool) -> tuple[str, list[str]]:
+    """Nobody approved it. A host whose drain had failed until then was not ready for it."""
+    hosts = story["entry"]["hosts"]
+    ready = _ever_ready(run, story, hosts)
+    failed = {host: said for host, said in story["problems"].items() if host in hosts and host not in ready}
+    if failed:
+        return "held", [f"{clean(host, 80)} is not ready: {said}" for host, said in failed.items()]
+    return ("completed" if back and story["gone"] else "started"), []
 
 
 def _drained_only(run: Json, story: Json) -> tuple[str, list[str]]:
@@ -323,10 +356,12 @@ def _event_message(story: Json, outcome: str) -> str:
         return f"{outcome}: {entry['reason']}"
     if story["approved_by"]:
         parts.append(f"approved by {clean(story['approved_by'], 80)}")
+    if outcome == "drained" and entry["lapsed"]:
+        parts.append(f"put back because nothing followed within {duration(entry['expires_after'])}")
     begin, end = parse_time(story["noticed"] or ""), parse_time(story["gone"] or "")
     if begin and end and outcome in ("completed", "cancelled", "held", "drained"):
         parts.append(f"took {duration((end - begin).total_seconds())}")
-    return ", ".join(parts) + "."
+    return ", ".join(parts) + (_waits_with(story) if outcome == "approved" else "") + "."
 
 
 def _result(run: Json, hosts: t.Mapping[str, Json], events: t.Sequence[Json]) -> str:

@@ -42,7 +42,7 @@ UNCONFIRMED_FOR = 30
 FRESH = 15
 # How old the proof of a step that the controller takes may be.
 STEP_FRESH = 30.0
-# How long after the host has asked for it the controller takes a step; other runs take over after a longer silence only.
+# How long after the host has asked the controller takes a step. Other runs take over only after a longer silence.
 STEP_TAKEN_WITHIN = 60
 # How often a host is tried to be put back by one run.
 PUT_BACK_TRIES = 3
@@ -202,12 +202,17 @@ class _Pass:
                 "drained": bool(known["record_error"]) or any(_drained(known["record"])),
                 "mistakes": self.run["mistakes"][host],
                 "drain_not_set": bool(own.get("drain_not_set")),
+                "claimed_for": {
+                    event_id: known["time"] - entry["noticed"]
+                    for event_id, entry in (known["record"] or {"events": {}})["events"].items()
+                    if entry["noticed"]
+                },
             }
             settings[host] = {key: own[key] for key in SETTINGS if own.get(key) is not None}
         return plan(observations, self.seen.groups, list(self.seen.hosts), settings, now=iso(self.now))
 
     def _azure_names(self) -> dict[str, str]:
-        """As told by the hosts in this run, by the inventory, and in earlier runs unless somebody else has the name now."""
+        """As told by the hosts in this run, by the inventory, or in earlier runs unless another host has it now."""
         told = {**self.seen.names, **self.run["names"]}
         taken = {same_name(name) for name in told.values()}
         learnt = {host: name for host, name in self.run["learnt"].items() if same_name(name) not in taken}
@@ -229,6 +234,8 @@ class _Pass:
             ]
             until = self.now + min(LONGEST, (UNKNOWN_NOTICE if left is None else left) + max(waits, default=1800))
             story["until"] = min(story.get("until", until), until) if left is None else until
+            # A host that is to be put back when nothing follows is waited for until then, and a pass longer.
+            story["until"] = max(story["until"], _seconds(story["noticed"]) + entry["expires_after"] + 60)
             if entry["event_status"] == STARTED:
                 story["started"] = story["started"] or iso(self.now)
             story["gone"] = None
@@ -271,7 +278,9 @@ class _Pass:
             story = self.run["events"].get(same_id(str(answer.get("event_id"))))
             if story is None:
                 continue
-            report = answer.get("report") or {"state": "failed", "message": answer.get("error") or ""}
+            # A host that was lost meanwhile may have sent the request.
+            state = "failed" if answer.get("reachable", True) else "unconfirmed"
+            report = answer.get("report") or {"state": state, "message": answer.get("error") or ""}
             state = report["state"]
             if state == "approved":
                 at = (report.get("approval") or {}).get("at")
@@ -344,6 +353,7 @@ class _Pass:
         for entry in run["plan"]["events"]:
             story = run["events"][same_id(entry["event_id"])]
             story["ready"] = [host for host in entry["hosts"] if self._state_of(host) == "ready"]
+            story["waits_with"] = [one for one in entry["coupled"] if not run["events"][same_id(one)]["approved"]]
             for host in entry["hosts"]:
                 known = run["hosts"].get(host)
                 if known and known["report"] and known["report"]["order"] == "ready" and known["state"] == "failed":
@@ -435,7 +445,7 @@ class _Pass:
             {
                 "event": event,
                 "host": left[0],
-                # Asked again when it is approved, here and there: this run may be suspended meanwhile, and its clock with it.
+                # Asked again when it is approved: this run may be suspended meanwhile, and its clock with it.
                 "reported": min(self.seen.hosts[host]["at"] for host in cleared["hosts"]),
                 "max_age": self._oldest,
                 "reason": story["entry"]["reason"],
@@ -460,8 +470,12 @@ class _Pass:
             return self._ready_order(host, wanted)
         back = [key for key, entry in mine.items() if not self._expired(key) or not known["reachable"]]
         back = [key for key in back if key not in self.held_by and not self._is_stopped(key)]
+        lapsed = [same_id(entry["event_id"]) for entry in self.run["plan"]["events"] if host in entry["lapsed"]]
+        # It was put back for that, and only has to be remembered as long as the event stands.
+        back = [key for key in back if not (key in lapsed and mine[key]["lapsed"])]
         if back and known["failures"] < PUT_BACK_TRIES and not self._lost_for_good(host, back):
-            return self._orders("put_back", [mine[key]["event"] for key in back], seconds=UNDOING)
+            events = [mine[key]["event"] for key in back]
+            return self._orders("put_back", events, seconds=UNDOING, lapsed=[key for key in back if key in lapsed])
         return None
 
     def _is_live(self, known: Json, entry: Json) -> bool:
@@ -507,7 +521,7 @@ class _Pass:
             same_id(one["event"]["event_id"]) == event_id for one in self.run["approve"]
         )
         claims = {key: may_act for key, _entry, may_act in self._claims(host)}
-        # The document may not show an event for a while: who was put back then is drained again, and nobody posts again.
+        # The document may not show an event for a while: who was put back then is drained again; nobody posts again.
         returned = event_id in self.run["hosts"][host]["closed"] and event_id not in claims
         if approved and not returned:
             return False
@@ -643,8 +657,8 @@ class _Pass:
 
     def _time_will_come(self) -> bool:
         """Whether something that was put off begins while this run waits."""
-        times = [parse_time(entry["wait_until"]) for entry in self.run["plan"]["events"] if entry["wait_until"]]
-        return any(time is not None and time.timestamp() <= self.run["wait_until"] for time in times)
+        times = [_seconds(entry["wait_until"]) for entry in self.run["plan"]["events"] if entry["wait_until"]]
+        return any(time <= self.run["wait_until"] for time in times)
 
     def _was_waited_for(self) -> bool:
         """Whether a host was put back just now while events stand that others have not been through yet."""
@@ -709,6 +723,11 @@ class _Pass:
         if not self.run["plan"]["events"] and not self.run["worked"]:
             return "Nothing is announced."
         return "Nothing is left that this run could do."
+
+
+def _seconds(moment: str) -> float:
+    read = parse_time(moment)
+    return read.timestamp() if read else 0.0
 
 
 def _add_marks(known: Json, record: Json | None) -> None:

@@ -26,8 +26,9 @@ from ansible_collections.graceful.azure.plugins.plugin_utils._window import vali
 Json = dict[str, t.Any]
 PREFIX = "graceful_"
 LONGEST = 86400
+DRILLED = ("Reboot", "Redeploy", "Freeze", "Preempt", "Terminate")
 # Written by the roles themselves, not by users.
-INTERNAL = ("host", "pass", "looked", "balancers", "approvals", "answer", "confirmation", "drill", "written")
+INTERNAL = ("host", "pass", "drill", "written")
 WrongSetting = check.WrongSetting
 Checker = t.Callable[[t.Any, str], t.Any]
 
@@ -267,7 +268,7 @@ SETTINGS: t.Final[t.Mapping[str, Setting]] = {
         "int",
         300,
         "Seconds that a drain may need, for capacity and window.",
-        lambda value, name: check.number(value, name),
+        check.number,
     ),
     "confirm": Setting(
         "bool",
@@ -320,25 +321,33 @@ SETTINGS: t.Final[t.Mapping[str, Setting]] = {
     "report_always": Setting("bool", False, "Write a report also if nothing was announced.", check.boolean, "run"),
     "webhooks": Setting("list", [], "Who is told, see [roles/report](../roles/report/README.md).", _webhooks, "run"),
     "drill_consent": Setting("str", "", "`yes`, or no drill happens.", _text, "drill"),
-    "drill_address": Setting("str", "", "An address of the first host that all hosts reach.", _text, "drill"),
+    "drill_address": Setting(
+        "str", "", "An address of the first host that all hosts reach, of a private network.", _text, "drill"
+    ),
     "drill_event": Setting(
-        "str",
-        "Reboot",
-        "What is announced.",
-        _choice("Reboot", "Redeploy", "Freeze", "Preempt", "Terminate"),
-        "drill",
+        "str", "Reboot", f"What is announced: {', '.join(f'`{name}`' for name in DRILLED)}.", _choice(*DRILLED), "drill"
     ),
     "drill_targets": Setting(
         "list", None, "For whom: host names, as a list or with commas; all by default.", _anything, "drill"
     ),
     "drill_notice": Setting(
-        "float", None, "Seconds of notice; by default the least that Azure gives for the event.", seconds, "drill"
+        "float",
+        None,
+        "Seconds of notice; by default the least that Azure gives for the event, which the margin is against anyway.",
+        seconds,
+        "drill",
     ),
     "drill_duration": Setting("float", 5, "Seconds that the event lasts.", seconds, "drill"),
     "drill_port": Setting("int", 8801, "The emulator's first port; each host has one.", _number, "drill"),
     "drill_control_port": Setting("int", 8800, "The port of its control.", _number, "drill"),
     "drill_dir": Setting("path", "/opt/azure-events-emulator", "Its directory on the first host.", _path, "drill"),
-    "drill_run_by": Setting("str", "auto", "What keeps it running.", _choice("auto", "systemd", "process"), "drill"),
+    "drill_run_by": Setting(
+        "str",
+        "auto",
+        "What keeps it running: `auto`, `systemd`, `process`.",
+        _choice("auto", "systemd", "process"),
+        "drill",
+    ),
 }
 
 
@@ -369,7 +378,7 @@ def read_settings(
             values[key] = setting.default
             continue
         if name in facts and facts[name] == variables[name]:
-            # Facts are the host's word, and go before the inventory. What is done to a host, and to others for it, is not its own choice.
+            # Facts are the host's word, and go before the inventory. What is done to a host is not its own choice.
             values[key] = setting.default
             mistakes[name] = (
                 f"{name} was told by the host itself, as a fact, which is not taken. Set it in the inventory."

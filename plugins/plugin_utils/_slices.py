@@ -84,7 +84,7 @@ class SlicedModule:
         except AnsibleConnectionFailure as exc:
             result = {"unreachable": True, "msg": str(exc)}
         except Exception as exc:
-            # What a host sends may be more than Ansible can read; that must not cost the run the host, or others theirs.
+            # What a host sends may be more than Ansible can read. That must not end the task, or the run.
             result = {"failed": True, "msg": f"What the host answered cannot be used: {clean(exc, 300)}"}
         if self._key in result:
             self._note_answer()

@@ -1,11 +1,12 @@
 # SPDX-FileCopyrightText: graceful.azure contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Hosts that lie and bad luck of the worst kind: nothing of it runs on the controller, and nothing is approved too early."""
+"""Hosts that lie, and bad luck: nothing of it runs on the controller, and nothing is approved too early."""
 
 from __future__ import annotations
 
 import fcntl
+import itertools
 import os
 import pty
 import signal
@@ -49,10 +50,11 @@ def poisoned(value, key=""):
 
 def lie(told):
     # Facts go before what the inventory says.
-    told["ansible_facts"] = dict.fromkeys(("graceful_pass", "graceful_host", "graceful_looked"), {payload!r})
+    told["ansible_facts"] = dict.fromkeys(("graceful_pass", "graceful_host", "maintenance_looked"), {payload!r})
     if "report" in told:
         told["report"], told["observation"] = poisoned(told["report"]), poisoned(told["observation"])
-        told.update(msg={payload!r}, warnings=[{payload!r}], deprecations=[{{"msg": {payload!r}}}], exception={payload!r})
+        told.update(msg={payload!r}, warnings=[{payload!r}], exception={payload!r})
+        told.update(deprecations=[{{"msg": {payload!r}}}])
     return told
 """
 # A terminal, and text that is read from right to left.
@@ -60,8 +62,9 @@ CONTROLS = "\x1b]0;owned\x07\x9b31m\u202egnihton\u2066\u200f"
 
 
 # What is too large, too deep, or no answer at all.
+LONG = '{"timeline": [{"detail": "x" * 100}] * 400_000}'
 FLOODS = {
-    "large": 'lambda told: {**told, "observation": {**told["observation"], "record": {"timeline": [{"detail": "x" * 100} ] * 400_000}}}',
+    "large": f'lambda told: {{**told, "observation": {{**told["observation"], "record": {LONG}}}}}',
     "deep": 'lambda told: \'{"report": \' + "[" * 200_000 + "]" * 200_000 + "}"',
     "no JSON": 'lambda told: "\\x1b]0;owned\\x07 nonsense " * 1000',
     "number": 'lambda told: {**told, "observation": {**told["observation"], "time": 10**400}}',
@@ -96,7 +99,7 @@ def check_terminal(run: Run) -> None:
 
 def test_nothing_that_a_host_tells_is_evaluated_on_the_controller(fleet: Fleet) -> None:
     flag = fleet.directory / "evaluated"
-    for host, payload in zip(fleet.names, payloads(flag)):
+    for host, payload in zip(fleet.names, payloads(flag), strict=False):
         make_liar(fleet, host, PAYLOADS_EVERYWHERE.format(payload=payload))
     # What is written for the hosts may refer to the event.
     why = {"WHY": "{{ drain_event.description }} {{ drain_event }}"}
@@ -158,7 +161,7 @@ def test_a_run_that_was_suspended_before_its_approval_leaves_what_another_run_ha
         assert fleet.posts() == [], "it was suspended too late for this test"
         # Another run has taken over by force, and has put web2 back.
         other.claim([event], "")
-        put_back = f"rm drained; echo $(date +%s.%N) back >> log"
+        put_back = "rm drained; echo $(date +%s.%N) back >> log"
         subprocess.run(["sh", "-c", put_back], cwd=fleet.home("web2"), check=True)
         record = fleet.record("web2")
         assert record
@@ -188,7 +191,7 @@ def test_there_is_one_request_in_thirty_seconds_and_none_after_a_refusal(fleet: 
         run = fleet.run()
     times = [post["time"] for post in fleet.posts()]
     assert len(times) == posts, run.output[-4000:]
-    assert all(later - earlier >= 29 for earlier, later in zip(times, times[1:]))
+    assert all(later - earlier >= 29 for earlier, later in itertools.pairwise(times))
     assert run.status == (2 if fault == "400" else 0), run.output[-4000:]
     fleet.check_all_back()
 

@@ -131,3 +131,57 @@ def test_an_event_that_needs_nothing_is_told_once_and_only_json_goes_to_a_callba
     assert again.output.count("notified: Freeze of web1") == 1, "the recap is printed once"
     assert [(body["occasion"], body["result"]) for body in hooks.bodies] == [("noticed", "nothing")]
     assert fleet.log("web1") == []
+
+
+def test_a_mistake_in_the_policy_of_some_hosts_holds_their_events_and_nothing_else(fleet: Fleet, hooks: Hooks) -> None:
+    fleet.common["graceful_webhooks"] = [{"url": f"http://{hooks.address}/", "events": ["held", "restored"]}]
+    fleet.common["graceful_min_available"] = {"wbe": 1}
+    fleet.variables["web3"]["graceful_policy"] = [{"event_type": "Reboot", "action": "drain_and_aprove"}]
+    approved, held = fleet.announce("web1"), fleet.announce("web3")
+    run = fleet.run()
+    assert run.status == 2, run.output[-4000:]
+    outcomes = {event["event_id"]: event["outcome"] for event in run.report["events"]}
+    assert outcomes == {approved: "completed", held: "held"}
+    mistake = "web3: graceful_policy: Rule 1 of the policy: action must be one of"
+    assert mistake in run.messages, run.messages
+    assert "graceful_min_available names the group 'wbe', which the inventory does not have" in run.messages
+    assert run.output.count("  held: Reboot of web3") == 1, "the recap is printed once"
+    assert [(body["occasion"], body["event_ids"]) for body in hooks.bodies] == [
+        ("held", [held]),
+        ("restored", [approved]),
+    ]
+    assert mistake in hooks.bodies[0]["text"]
+    assert "\\" not in hooks.bodies[0]["text"], "no escapes"
+    assert fleet.log("web3") == []
+
+
+def test_tags_that_would_leave_something_out_are_refused(fleet: Fleet) -> None:
+    fleet.announce("web1")
+    run = fleet.run("--tags", "drain")
+    assert run.status == 2
+    sentence = "--tags drain and --skip-tags none would leave parts of the maintenance out"
+    # Ansible itself says an error once above the result, and once in it.
+    assert 1 <= run.output.count(sentence) <= 2, run.output
+    assert "\\x7b" not in run.output
+    assert fleet.record("web1") is None
+
+
+def test_check_mode_ends_with_2_if_something_is_written_wrong_although_nothing_is_announced(fleet: Fleet) -> None:
+    fleet.variables["web2"]["graceful_polcy"] = []
+    run = fleet.run("--check")
+    assert run.status == 2, run.output[-4000:]
+    assert "web2: graceful_polcy is set, but there is no such variable. Is graceful_policy meant?" in run.messages
+
+
+def test_a_host_is_put_back_if_no_eviction_follows_a_recommendation(fleet: Fleet) -> None:
+    rule = {"event_type": "SpotRebalanceRecommendation", "action": "drain", "expires_after": 10}
+    fleet.common.update(graceful_api_version="auto", graceful_policy=[rule])
+    fleet.announce("web1", EventType="SpotRebalanceRecommendation")
+    run = fleet.run()
+    assert run.status == 0, run.output[-4000:]
+    assert "put back because nothing followed within 10 s" in run.messages, run.messages
+    assert fleet.happened("cancelled") == [], "it still stands"
+    again = fleet.run()
+    assert again.report["events"][0]["outcome"] == "notified", again.messages
+    assert [what for _at, what in fleet.log("web1")] == ["drained", "back"]
+    assert not fleet.is_drained("web1")

@@ -324,7 +324,7 @@ class Stage:
         # They all begin at once: they mostly sleep.
         waits = sorted((case for case in cases if case.waits), key=lambda case: not case.first)
         reads = [case for case in cases if not case.waits]
-        self._waits = self._play("waits.yml", waits, directory / "waits", forks=99)
+        self._waits = self._play("waits.yml", waits, directory / "waits", forks=12)
         self._reads = self._play("reads.yml", reads, directory / "reads", forks=8)
 
     def _play(self, playbook: str, cases: t.Sequence[Case], directory: Path, forks: int) -> Play:

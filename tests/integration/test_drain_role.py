@@ -10,7 +10,7 @@ import typing as t
 from pathlib import Path
 
 import pytest
-from ansible_collections.graceful.azure.tests.integration.turns import GONE, Case, Json, Stage, health, switch
+from ansible_collections.graceful.azure.tests.integration.turns import GONE, Case, Json, Stage, health, needed, switch
 
 UNDO = {"undo": True, "event": GONE}
 RESTORE = {"role": "restore", "event": GONE}
@@ -262,16 +262,19 @@ CASES = [
 
 
 @pytest.fixture(scope="module")
-def stage(tmp_path_factory: pytest.TempPathFactory) -> t.Iterator[Stage]:
+def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> t.Iterator[Stage]:
     folder = tmp_path_factory.mktemp("roles")
     (folder / "always.fate").write_text('{"kind": "drop", "times": 999}')
     with socket.create_server(("127.0.0.1", 0)) as listening, socket.create_server(("127.0.0.1", 0)) as unused:
         busy, closed = listening.getsockname()[1], unused.getsockname()[1]
         unused.close()
         with socket.create_connection(("127.0.0.1", busy)):
-            yield Stage(CASES, folder, "-v", "-e", f"busy={busy}", "-e", f"closed={closed}", files=TASK_FILES)
+            yield Stage(
+                needed(request, CASES), folder, "-v", "-e", f"busy={busy}", "-e", f"closed={closed}", files=TASK_FILES
+            )
 
 
+@pytest.mark.quick
 def test_no_host_fails_or_is_lost(stage: Stage) -> None:
     assert stage.code == 0, stage.output[-6000:]
     assert "Traceback" not in stage.output
@@ -282,6 +285,7 @@ def test_text_from_outside_is_never_a_template(stage: Stage) -> None:
     assert "touch" in stage.outcome(FAILED).report["reason"]
 
 
+@pytest.mark.quick("role:drain", cases=[EVERYTHING])
 def test_everything_is_drained_once_and_undone_in_reverse_order(stage: Stage) -> None:
     outcome = stage.outcome(EVERYTHING)
     first, again, undone = outcome.reports
@@ -406,6 +410,7 @@ def test_a_host_that_is_lost_is_not_ready(stage: Stage) -> None:
     assert "Connection lost" in report["reason"]
 
 
+@pytest.mark.quick("haproxy_server", cases=[LOST_BALANCER, LOST])
 def test_a_balancer_that_is_lost_makes_the_host_not_ready(stage: Stage) -> None:
     outcome = stage.outcome(LOST_BALANCER)
     assert not outcome.report["ready"]
@@ -461,6 +466,7 @@ def test_passwords_are_neither_shown_nor_kept(stage: Stage) -> None:
     assert "hunter2" not in json.dumps([outcome.report, kept])
 
 
+@pytest.mark.quick("role:checkpoint", "role:restore", cases=[SAVED])
 def test_what_was_saved_on_the_controller_comes_back_from_there(stage: Stage) -> None:
     outcome = stage.outcome(SAVED)
     _drained, saved, restored = outcome.reports
@@ -508,11 +514,13 @@ def test_a_record_that_another_run_holds_is_not_restored(stage: Stage) -> None:
     assert (outcome.folder / "out").exists()
 
 
+@pytest.mark.quick("role:approve", cases=[APPROVED])
 def test_the_next_leader_approves_once_if_the_first_cannot(stage: Stage) -> None:
     outcome = stage.outcome(APPROVED)
     first, again = outcome.reports
     assert (first["outcome"], first["by"]) == ("approved", "approved")
-    assert (again["outcome"], again["by"]) == ("started", None)
+    # Before 2.19 nothing becomes an empty text.
+    assert (again["outcome"], again["by"] or None) == ("started", None)
     assert outcome.posts == 1
 
 

@@ -10,6 +10,7 @@ import typing as t
 from pathlib import Path
 
 import pytest
+from ansible.release import __version__
 from ansible_collections.graceful.azure.tests.integration.harness import TRACEBACK, UNPRINTABLE
 from ansible_collections.graceful.azure.tests.integration.turns import (
     GONE,
@@ -19,6 +20,7 @@ from ansible_collections.graceful.azure.tests.integration.turns import (
     Outcome,
     Stage,
     health,
+    needed,
     switch,
 )
 
@@ -29,7 +31,7 @@ CONTROLS = "\x1b[31m\x9b31m\u202e\u2066\x07"
 
 def give(order: str, **more: t.Any) -> Json:
     """A turn in which the module gets an order; what is not one of its options is the turn's."""
-    options = {
+    options: Json = {
         "order": order,
         "endpoint": "{{ drain_endpoint }}",
         "record_dir": "{{ work }}/records",
@@ -37,7 +39,7 @@ def give(order: str, **more: t.Any) -> Json:
     }
     if order != "look":
         options.update(run_id="first", events=[EVENT])
-    turn = {key: more.pop(key) for key in ("check", "event", "after", "first") if key in more}
+    turn: Json = {key: more.pop(key) for key in ("check", "event", "after", "first") if key in more}
     given = {**options, **more}
     return {**turn, "order": {key: value for key, value in given.items() if value is not None}}
 
@@ -275,6 +277,8 @@ UNWRITABLE = [
         ["/proc/records", "nothing was lost"],
     ),
 ]
+# Before 2.19 all turns of a case are evaluated at once; there, tests/cycle/test_hostile.py has it.
+LAZY = tuple(map(int, __version__.split(".")[:2])) >= (2, 19)
 CASES = [
     LOOK,
     CYCLE,
@@ -292,7 +296,7 @@ CASES = [
     TAKEN_OVER,
     CLAIM_LOST,
     DAMAGED,
-    PAYLOAD,
+    *([PAYLOAD] if LAZY else []),
     HOSTILE_RECORD,
     *(case for case, _words in (*WRONG, *UNWRITABLE)),
 ]
@@ -305,6 +309,7 @@ def hostile_record(event_id: str, text: str) -> Json:
     texts = ("event_status", "description", "event_source", "resource_type", "not_before", "leader")
     event = {"event_id": event_id, "event_type": text, "resources": [text], **dict.fromkeys(texts, text)}
     entry = {"event": event, "claim": claim, "ready": None, "started": None, "gone": None, "gone_reads": 0}
+    entry.update(noticed=1, lapsed=None)
     step = {"phase": "drain", "name": text, "kind": text, "status": "done", "at": 1, "message": text, "attempts": 0}
     return {
         "version": 2,
@@ -317,12 +322,12 @@ def hostile_record(event_id: str, text: str) -> Json:
 
 
 @pytest.fixture(scope="module")
-def stage(tmp_path_factory: pytest.TempPathFactory) -> Stage:
+def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Stage:
     folder = tmp_path_factory.mktemp("orders")
     (folder / "always.fate").write_text('{"kind": "drop", "times": 999}')
     (folder / "said").write_text(HOSTILE + CONTROLS)
     (folder / "record").write_text(json.dumps(hostile_record(HOSTILE_RECORD.event_id, HOSTILE + CONTROLS)))
-    return Stage(CASES, folder, "-v")
+    return Stage(needed(request, CASES), folder, "-v")
 
 
 def state(result: Json) -> str:
@@ -339,6 +344,7 @@ def steps_of(result: Json) -> dict[str, str]:
     return {step["name"]: step["status"] for step in result["observation"]["record"]["steps"]}
 
 
+@pytest.mark.quick
 def test_the_play_goes_on_with_every_host(stage: Stage) -> None:
     assert stage.code == 0, stage.output[-6000:]
     assert TRACEBACK not in stage.output
@@ -355,6 +361,7 @@ def test_a_look_tells_what_is_announced_and_writes_nothing(stage: Stage) -> None
     assert list(outcome.folder.iterdir()) == []
 
 
+@pytest.mark.quick("host_maintenance", cases=[CYCLE])
 def test_a_host_gets_ready_approves_once_and_is_put_back(stage: Stage) -> None:
     outcome = stage.outcome(CYCLE)
     assert states(outcome) == [
@@ -502,7 +509,8 @@ def test_a_damaged_record_is_said_and_set_aside_only_by_force(stage: Stage) -> N
     assert not outcome.did
 
 
-@pytest.mark.parametrize("case", [PAYLOAD, HOSTILE_RECORD], ids=str)
+@pytest.mark.quick(cases=[*([PAYLOAD] if LAZY else []), HOSTILE_RECORD])
+@pytest.mark.parametrize("case", [*([PAYLOAD] if LAZY else []), HOSTILE_RECORD], ids=str)
 def test_text_from_outside_is_neither_a_template_nor_an_escape_sequence(stage: Stage, case: Case) -> None:
     outcome = stage.outcome(case)
     assert not (stage.reports / "evil").exists()
@@ -513,6 +521,7 @@ def test_text_from_outside_is_neither_a_template_nor_an_escape_sequence(stage: S
     assert not UNPRINTABLE.search(stage.output.replace("\t", " "))
 
 
+@pytest.mark.skipif(not LAZY, reason="ansible-core before 2.19 evaluates all turns at once")
 def test_a_payload_can_be_read(stage: Stage) -> None:
     looked, failed, again, other = stage.outcome(PAYLOAD).reports
     assert "lookup('ansible.builtin.pipe'" in looked["observation"]["events"][0]["description"]

@@ -16,6 +16,7 @@ import typing as t
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
 import yaml
 from ansible_collections.graceful.azure.tests.integration.harness import EMULATOR, recorded
 from ansible_collections.graceful.azure.tests.tools.launcher import Launch
@@ -131,6 +132,19 @@ class HealthHandler(http.server.BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: t.Any) -> None:
         pass
+
+
+def needed(request: pytest.FixtureRequest, cases: t.Sequence[Case]) -> list[Case]:
+    """All cases of a module; only those that its selected tests name, if all of these are marked as quick."""
+    marks = [
+        item.get_closest_marker("quick")
+        for item in request.session.items
+        if item.nodeid.startswith(request.node.nodeid)
+    ]
+    if not all(marks):
+        return list(cases)
+    names = {case.name for mark in marks if mark for case in mark.kwargs.get("cases", ())}
+    return [case for case in cases if case.name in names]
 
 
 class Stage:

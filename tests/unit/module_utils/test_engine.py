@@ -620,6 +620,34 @@ def test_a_host_is_not_put_back_while_another_event_that_concerns_it_has_started
     assert world.call("put_back", event, wait=10)["state"] == "put_back"
 
 
+def test_a_host_is_put_back_for_an_event_that_has_lapsed_and_stands(world: World) -> None:
+    event = world.azure.announce()
+    world.steps = [step("app")]
+    world.call("ready", event)
+    report = world.call("put_back", event, wait=10, lapsed=["a"])
+    assert (report["state"], list(report["closed"]["events"])) == ("put_back", ["a"])
+    assert world.machine.happened == ["do app", "undo app"]
+    assert world.entry()["lapsed"]
+    # What only has to be remembered keeps no host drained.
+    other = world.azure.announce("B")
+    assert world.call("ready", other)["state"] == "ready"
+    world.azure.end("B")
+    assert world.call("put_back", other, wait=10)["state"] == "put_back"
+    assert world.machine.happened == ["do app", "undo app"] * 2
+    world.azure.end()
+    assert world.call("put_back", event, wait=10)["state"] == "put_back"
+    assert world.record() is None
+
+
+def test_an_event_that_has_lapsed_is_waited_for_once_it_has_started(world: World) -> None:
+    event = world.azure.announce()
+    world.steps = [step("app")]
+    world.call("ready", event)
+    world.azure.start()
+    assert world.call("put_back", event, wait=10, lapsed=["a"])["state"] == "waiting"
+    assert world.machine.happened == ["do app"]
+
+
 # Two events on one host
 
 

@@ -264,6 +264,22 @@ def test_closing_one_of_two_events_keeps_the_steps_for_the_other(host: Host) -> 
     assert (list(host.stored["events"]), len(host.stored["steps"])) == (["b"], 1)
 
 
+def test_an_event_that_has_lapsed_is_remembered_in_nobodys_hands(host: Host) -> None:
+    host.claim("A", EVENT, OTHER)
+    host.run().note_step([EVENT_ID], step(status="undone"))
+    noticed = host.stored["events"][EVENT_ID]["noticed"]
+    closed = host.run().close([EVENT_ID, "b"], [EVENT_ID, "b"], "restored", [EVENT_ID])
+    assert set(closed["events"]) == {EVENT_ID, "b"}
+    entry = host.stored["events"][EVENT_ID]
+    assert (list(host.stored["events"]), host.stored["steps"]) == ([EVENT_ID], [])
+    assert (entry["lapsed"], entry["noticed"]) == (host.run().now, noticed)
+    host.clock.now += 1
+    # Another run may take it at once, and does not forget since when it is there.
+    host.claim("B")
+    entry = host.stored["events"][EVENT_ID]
+    assert (entry["claim"]["run_id"], entry["noticed"]) == ("id-of-B", noticed)
+
+
 def test_what_is_not_undone_outlives_its_event(host: Host) -> None:
     host.claim()
     host.run().note_step([EVENT_ID], step(status="failed"))

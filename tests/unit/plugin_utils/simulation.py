@@ -365,6 +365,7 @@ class Player:
             more.update(steps=host.steps if wanted else [], checkpoint=host.checkpoint if wanted else [])
             more.update(fresh=order.get("fresh", 30.0))
             more.update(seconds=order["seconds"], undo_on_failure=bool(host.settings.get("undo_on_failure")))
+            more["lapsed"] = order.get("lapsed") or []
             taken = self.run["controller_steps"].get(host.name)
             if taken and taken["mode"] != "look" and self.run["next"] == "controller_steps.yml":
                 more["controller_step"] = self._take_step(host, taken)

@@ -355,6 +355,25 @@ def test_the_window_counts_only_if_it_opens_before_the_deadline(left: int | None
         assert entry["approvable"] is True
 
 
+@pytest.mark.parametrize(("urgent", "drain"), [(True, ["web1"]), (False, [])])
+def test_the_window_does_not_put_off_what_is_urgent(urgent: bool, drain: list[str]) -> None:
+    seen = fleet(event("E1", "vm1", seconds_left=7 * 86400))
+    policy = [{"action": "drain_and_approve", "urgent": urgent}]
+    settings = for_all(seen, policy=policy, window={"start": "22:00", "end": "23:00"})
+    assert only(seen, settings=settings)["drain"] == drain
+
+
+def test_deletions_of_one_scope_at_the_same_time_are_coupled() -> None:
+    first, second = event("E1", "vm1", event_type="Terminate"), event("E2", "vm2", event_type="Terminate")
+    later = event("E3", "vm3", event_type="Terminate", not_before="2026-09-19T18:16:00Z")
+    made = plan(fleet(first, second, later), now=NOW)
+    assert [entry["coupled"] for entry in made["events"]] == [["E2"], ["E1"], []]
+    assert "  Azure starts it when 'E2' is approved, too" in made["summary"]
+    # Nobody sees both of them: they are of different scopes.
+    seen = {"web1": host("vm1", first), "web2": host("vm2", second)}
+    assert [entry["coupled"] for entry in plan(seen, now=NOW)["events"]] == [[], []]
+
+
 def test_nothing_is_put_off_within_the_window() -> None:
     seen = fleet(event("E1", "vm1", seconds_left=5 * 86400))
     entry = only(seen, settings=for_all(seen, window={"start": "17:00", "end": "19:00"}))

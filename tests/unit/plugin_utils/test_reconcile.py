@@ -209,6 +209,20 @@ def test_a_preempt_is_drained_and_left_to_azure(world: World) -> None:
     assert event.posts == []
 
 
+def test_a_preempt_uses_its_whole_notice(world: World) -> None:
+    """Nothing is kept back for an approval, and what is saved late is saved as long as Azure has not acted."""
+    from ansible_collections.graceful.azure.tests.unit.module_utils.engine_world import step
+
+    (web1,) = world.add("web1")
+    web1.checkpoint = [step("data", "save")]
+    web1.takes = {"app": 17, "data": 10}
+    event = world.announce("E1", "web1", type="Preempt", notice=30)
+    web1.away = lambda now: now >= event.not_before
+    report = Player(world).play()
+    assert (outcome(report), results(report)) == ("drained", {"web1": "gone"})
+    assert web1.machine.happened == ["do app", "do data"]
+
+
 def test_a_preempt_whose_drain_failed_is_a_failure(world: World) -> None:
     (web1,) = world.add("web1")
     web1.machine.fail("do app")
@@ -217,6 +231,111 @@ def test_a_preempt_whose_drain_failed_is_a_failure(world: World) -> None:
     report = Player(world).play()
     assert (report["result"], outcome(report)) == ("failed", "failed")
     assert "do app does not work" in holds(report)
+
+
+def test_a_deletion_that_waits_for_another_says_so(world: World) -> None:
+    world.add("web1", "web2")
+    world.hosts["web2"].machine.fail("do app")
+    world.announce("E1", "web1", type="Terminate", delay=10_000)
+    world.announce("E2", "web2", type="Terminate", delay=10_000)
+    player = Player(world)
+    player.play_until(lambda: bool(player.approved))
+    player.one_pass()
+    assert any(
+        "approved by web1" in line and "Azure starts it when 'E2' is approved, too" in line for line in player.lines
+    )
+
+
+@pytest.mark.parametrize("kind", ["Reboot", "Redeploy"])
+def test_hardware_that_has_failed_is_told_although_nothing_can_be_done(world: World, kind: str) -> None:
+    (web1,) = world.add("web1")
+    world.announce("E1", "web1", type=kind, notice=0, lasts=600)
+    # The host is up again, and the event stands for a while.
+    world.now += 400
+    player = Player(world, webhooks=True)
+    report = player.play()
+    assert (report["result"], outcome(report)) == ("nothing", "started")
+    assert player.run["tell"] == ["noticed"]
+    assert report["events"][0]["reason"] == f"{kind} of web1 has started: wait until it is over."
+    assert web1.machine.happened == []
+
+
+# What is drained for a while only
+
+RECOMMENDED = "SpotRebalanceRecommendation"
+FOR_TEN_MINUTES = [
+    {"event_type": RECOMMENDED, "action": "drain", "expires_after": 600},
+    {"event_type": "Preempt", "action": "drain"},
+    {"action": "drain_and_approve"},
+]
+
+
+def test_a_host_is_put_back_if_nothing_follows_a_recommendation_in_time_and_not_drained_for_it_again(
+    world: World,
+) -> None:
+    (web1,) = world.add("web1", policy=FOR_TEN_MINUTES)
+    world.announce("E1", "web1", type=RECOMMENDED, notice=3600)
+    begin = world.now
+    report = Player(world).play()
+    assert (report["result"], outcome(report), results(report)) == ("done", "drained", {"web1": "restored"})
+    assert report["events"][0]["message"] == (
+        f"drained: {RECOMMENDED} of web1, put back because nothing followed within 10 min."
+    )
+    assert 600 <= world.now - begin < 660
+    assert web1.machine.happened == ["do app", "undo app"]
+    world.now += 60
+    second = Player(world, "run-2").play()
+    assert (second["result"], outcome(second)) == ("nothing", "notified")
+    assert "nothing has followed within 10 min" in second["events"][0]["message"]
+    # When it is gone, nothing is left of it.
+    world.now = begin + 4000
+    assert Player(world, "run-3").play()["result"] == "done"
+    assert web1.record is None
+    assert web1.machine.happened == ["do app", "undo app"]
+
+
+def test_a_host_whose_recommendation_is_taken_back_is_put_back_at_once(world: World) -> None:
+    (web1,) = world.add("web1", policy=FOR_TEN_MINUTES)
+    event = world.announce("E1", "web1", type=RECOMMENDED, notice=3600)
+    event.cancelled = world.now + 100
+    begin = world.now
+    report = Player(world).play()
+    assert results(report) == {"web1": "restored"}
+    assert world.now - begin < 150
+    assert web1.record is None
+
+
+def test_a_host_stays_drained_if_an_eviction_follows_the_recommendation(world: World) -> None:
+    (web1,) = world.add("web1", policy=FOR_TEN_MINUTES)
+    world.announce("E1", "web1", type=RECOMMENDED, notice=3600)
+    eviction = world.announce("E2", "web1", type="Preempt", notice=60, after=580)
+    web1.away = lambda now: now >= eviction.not_before
+    report = Player(world).play()
+    assert web1.machine.happened == ["do app"]
+    assert (outcome(report, "E2"), results(report)) == ("drained", {"web1": "gone"})
+
+
+def test_a_run_that_follows_another_counts_the_time_from_the_first_drain(world: World) -> None:
+    (web1,) = world.add("web1", policy=FOR_TEN_MINUTES)
+    world.announce("E1", "web1", type=RECOMMENDED, notice=3600)
+    killed = Player(world)
+    killed.play_until(lambda: web1.machine.happened == ["do app"])
+    begin = world.now
+    world.now += 400
+    Player(world, "run-2").play()
+    assert web1.machine.happened == ["do app", "undo app"]
+    assert 590 <= world.now - begin < 660
+
+
+def test_what_has_lapsed_does_not_keep_a_host_drained_that_another_event_has_gone_by(world: World) -> None:
+    (web1,) = world.add("web1", policy=FOR_TEN_MINUTES)
+    world.announce("E1", "web1", type=RECOMMENDED, notice=7200)
+    Player(world).play()
+    world.announce("E2", "web1", notice=600)
+    world.now += 30
+    report = Player(world, "run-2").play()
+    assert outcome(report, "E2") == "completed"
+    assert web1.machine.happened == ["do app", "undo app"] * 2
 
 
 # Held
