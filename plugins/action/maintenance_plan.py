@@ -128,7 +128,8 @@ class ActionModule(ActionBase):
     def _keep_names(self, run: Json) -> None:
         if run["options"]["report_dir"] and not run["drill"] and not run["check_mode"]:
             with contextlib.suppress(OSError):
-                report_dir.keep_names(self._report_dir(run["options"]), run["names"])
+                sure = {host: name for host, name in run["names"].items() if host not in run["doubtful_names"]}
+                report_dir.keep_names(self._report_dir(run["options"]), sure)
 
     # ---- each pass
 

@@ -89,6 +89,7 @@ def begin(run_id: str, run_name: str, options: Json, now: float) -> Json:
         # Azure names that hosts told in this run, and those that they told to earlier ones.
         "names": {},
         "learnt": {},
+        "doubtful_names": [],
         "orders": {},
         "approve": [],
         "confirm": [],
@@ -214,9 +215,17 @@ class _Pass:
     def _azure_names(self) -> dict[str, str]:
         """As told by the hosts in this run, by the inventory, or in earlier runs unless another host has it now."""
         told = {**self.seen.names, **self.run["names"]}
-        taken = {same_name(name) for name in told.values()}
+        changed = {host for host, name in told.items() if self._says_another_name(host, name)}
+        taken = {same_name(name) for host, name in told.items() if host not in changed}
         learnt = {host: name for host, name in self.run["learnt"].items() if same_name(name) not in taken}
+        silent = {same_name(name) for host, name in learnt.items() if host not in told}
+        self.run["doubtful_names"] = sorted(host for host in changed if same_name(told[host]) in silent)
         return {**learnt, **told}
+
+    def _says_another_name(self, host: str, name: str) -> bool:
+        """Than it told before. Unless that is written, it does not take the name from a host that cannot be asked."""
+        written = host in self.seen.names or self.run["hosts"].get(host, {}).get("settings", {}).get("vm_name")
+        return not written and same_name(self.run["learnt"].get(host, name)) != same_name(name)
 
     def _remember_events(self) -> None:
         run = self.run
@@ -263,7 +272,7 @@ class _Pass:
             if event_id not in known["events"]:
                 known["events"].append(event_id)
             story = self.run["events"].get(event_id)
-            if story is None:
+            if story is None or name not in story["entry"]["hosts"]:
                 continue
             if entry["started"]:
                 story["started"] = min(filter(None, [story["started"], iso(entry["started"])]))
@@ -374,7 +383,8 @@ class _Pass:
         if self.run["confirmed"].get(event_id) is False:
             holds.append("Nobody confirmed the approval.")
         posted = [story["posted"]] if story.get("posted") else []
-        for host in self.run["hosts"].values():
+        # What the record of a host says about an event that does not concern it counts for nothing.
+        for host in filter(None, map(self.run["hosts"].get, story["entry"]["hosts"])):
             approval = ((host["record"] or {"events": {}})["events"].get(event_id) or {}).get("approval")
             if approval and approval["status"] in ("posting", "unconfirmed"):
                 posted.append(self.now - max(0.0, host["time"] - approval["at"]))
