@@ -50,6 +50,8 @@ class Order(t.NamedTuple):
     steps: t.Sequence[Json] = ()
     checkpoint: t.Sequence[Json] = ()
     health: t.Sequence[Json] = ()
+    # Why nobody knows what has to be well: then it is not.
+    health_mistake: str = ""
     secrets: t.Mapping[str, Json] = {}
     checkpoint_dir: str = ""
     # Seconds until the host has to be ready; for put_back, seconds that undoing may take.

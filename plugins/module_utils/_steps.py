@@ -336,6 +336,8 @@ class Steps:
             for number, item in enumerate(self._order.health)
         ]
         try:
+            if self._order.health_mistake:
+                raise EventsError(self._order.health_mistake)
             _health_checks.check(items, self._keeper.clock, self._run, self._progress)
         except EventsError as exc:
             self._keeper.mark(self._mine, "failed", exc.message)

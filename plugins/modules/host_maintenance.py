@@ -62,6 +62,10 @@ options:
     type: list
     elements: dict
     default: []
+  health_mistake:
+    description: Why it is not known what has to be well. Traffic does not return to a host of which that is so.
+    type: str
+    default: ""
   secrets:
     description: Secret options of steps, checkpoints and health checks. They are never recorded.
     type: dict
@@ -297,6 +301,7 @@ def main() -> None:
         "steps": {"type": "list", "elements": "dict", "default": []},
         "checkpoint": {"type": "list", "elements": "dict", "default": []},
         "health": {"type": "list", "elements": "dict", "default": []},
+        "health_mistake": {"type": "str", "default": ""},
         "secrets": {"type": "dict", "default": {}, "no_log": True},
         "record_dir": {"type": "path", "default": "/var/lib/graceful/records"},
         "checkpoint_dir": {"type": "path", "default": "/var/lib/graceful/checkpoints"},

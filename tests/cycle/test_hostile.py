@@ -59,10 +59,8 @@ def lie(told):
 """
 # A terminal, and text that is read from right to left.
 CONTROLS = "\x1b]0;owned\x07\x9b31m\u202egnihton\u2066\u200f"
-# What is too large, too deep, or no answer at all.
-LONG = '{"timeline": [{"detail": "x" * 100}] * 400_000}'
-FLOODS = {
-    "large": f'lambda told: {{**told, "observation": {{**told["observation"], "record": {LONG}}}}}',
+# What is nested too deeply, and no answer at all.
+NONSENSE = {
     "deep": 'lambda told: \'{"report": \' + "[" * 200_000 + "]" * 200_000 + "}"',
     "no JSON": 'lambda told: "\\x1b]0;owned\\x07 nonsense " * 1000',
 }
@@ -122,10 +120,11 @@ def test_nothing_that_a_host_tells_is_evaluated_on_the_controller(fleet: Fleet) 
     assert len(fleet.posts()) == 1
 
 
-@pytest.mark.parametrize("flood", FLOODS)
-def test_a_host_that_answers_nonsense_holds_its_event_and_nothing_else(fleet: Fleet, flood: str) -> None:
+@pytest.mark.parametrize("nonsense", NONSENSE)
+def test_a_host_that_answers_nonsense_holds_its_event_and_nothing_else(fleet: Fleet, nonsense: str) -> None:
     fleet.variables["web2"]["graceful_vm_name"] = fleet.names["web2"]
-    make_liar(fleet, "web2", f"real = {FLOODS[flood]}\nlie = lambda told: real(told) if 'report' in told else told")
+    answer = NONSENSE[nonsense]
+    make_liar(fleet, "web2", f"real = {answer}\nlie = lambda told: real(told) if 'report' in told else told")
     held = fleet.announce("web2")
     fleet.announce("web1")
     with fleet.once(lambda: bool(fleet.happened("completed")), lambda: fleet.control("cancel", {"EventId": held})):
@@ -159,6 +158,18 @@ def test_what_cannot_be_evaluated_holds_the_event_and_is_said(tmp_path: Path) ->
             assert f"{host}: {name} cannot be evaluated" in run.messages, run.messages
             assert fleet.log(host) == []
         assert run.messages.count("nobody_wrote_this") >= len(written), run.messages
+
+
+def test_a_host_whose_health_checks_cannot_be_evaluated_any_more_is_not_well(fleet: Fleet) -> None:
+    port = fleet.home("web1") / "port"
+    port.write_text("1")
+    fleet.common["graceful_health"] = [{"port": "{{ lookup('file', home ~ '/port') | int }}", "timeout": 1}]
+    fleet.announce("web1")
+    with fleet.once(lambda: bool(fleet.posts()), port.unlink):
+        run = fleet.run()
+    assert run.status == 2, run.output[-4000:]
+    assert "The host is not well: graceful_health cannot be evaluated" in run.output, run.output[-4000:]
+    assert fleet.record("web1"), "it is not done with"
 
 
 def test_a_run_that_was_suspended_before_its_approval_leaves_what_another_run_has_taken_over(fleet: Fleet) -> None:
