@@ -38,6 +38,8 @@ sys.exit(done.returncode)
 """
 # Every text that a host sends is a payload, but for those that the controller has to understand to go on.
 PAYLOADS_EVERYWHERE = """
+import os
+
 KEPT = ("state", "mode", "event_id", "event_type", "event_status", "phase", "kind", "status", "what", "not_before",
         "run_id", "resources", "vm_name", "leader", "order", "name", "document")
 
@@ -55,6 +57,10 @@ def lie(told):
         told["report"], told["observation"] = poisoned(told["report"]), poisoned(told["observation"])
         told.update(msg={payload!r}, warnings=[{payload!r}], exception={payload!r})
         told.update(deprecations=[{{"msg": {payload!r}}}])
+    elif "cmd" in told and {failed!r} and not os.path.exists({failed!r}):
+        # A task of the user's own fails once. What Ansible itself shows of it is not ours to clean.
+        open({failed!r}, "w").close()
+        told = {{**poisoned(told), **dict.fromkeys(("msg", "stderr", "stdout"), {payload!r}), "failed": True}}
     return told
 """
 # A terminal, and text that is read from right to left.
@@ -106,7 +112,8 @@ def check_terminal(run: Run) -> None:
 def test_nothing_that_a_host_tells_is_evaluated_on_the_controller(fleet: Fleet) -> None:
     flag = fleet.directory / "evaluated"
     for host, payload in zip(fleet.names, payloads(flag), strict=False):
-        make_liar(fleet, host, PAYLOADS_EVERYWHERE.format(payload=payload))
+        failed = "" if CONTROLS in payload else str(fleet.home(host) / "failed")
+        make_liar(fleet, host, PAYLOADS_EVERYWHERE.format(payload=payload, failed=failed))
     # What is written for the hosts may refer to the event.
     why = {"WHY": "{{ drain_event.description }} {{ drain_event }}"}
     told = {"name": "told", "kind": "command", "do": ["true"], "undo": ["true"], "probe": ["true"], "environment": why}
@@ -118,6 +125,7 @@ def test_nothing_that_a_host_tells_is_evaluated_on_the_controller(fleet: Fleet) 
     check_terminal(run)
     assert run.report["result"] == "done", run.output[-4000:]
     assert len(fleet.posts()) == 1
+    assert run.output.count("FAILED (attempt 1)") == 2, run.output[-4000:]
 
 
 @pytest.mark.parametrize("nonsense", NONSENSE)
