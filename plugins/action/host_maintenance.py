@@ -281,9 +281,10 @@ class ActionModule(ActionBase):
         if order["order"] == "look":
             return args
         args.update(events=order["events"], seconds=order.get("seconds", 60.0), force=bool(run.get("force")))
-        args["max_age"] = order.get("max_age", 60.0)
+        args.update(max_age=order.get("max_age", 60.0), fresh=order.get("fresh", 30.0))
         if order["order"] in ("ready", "put_back"):
             args.update(self._work(order, values))
+            args["health_mistake"] = settings.mistakes.get("graceful_health", "")
             args["silent_for"] = 300.0 if order["order"] == "put_back" else 120.0
             args["lapsed"] = order.get("lapsed") or []
             taken = run.get("controller_steps", {}).get(self._host)

@@ -18,6 +18,7 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.graceful.azure.plugins.module_utils._text import clean, iso
 from ansible_collections.graceful.azure.plugins.plugin_utils import _report_dir as report_dir
 from ansible_collections.graceful.azure.plugins.plugin_utils._checks import WrongSetting
+from ansible_collections.graceful.azure.plugins.plugin_utils._door import admitted
 from ansible_collections.graceful.azure.plugins.plugin_utils._drill import under_way
 from ansible_collections.graceful.azure.plugins.plugin_utils._play import (
     play_hosts,
@@ -127,7 +128,8 @@ class ActionModule(ActionBase):
     def _keep_names(self, run: Json) -> None:
         if run["options"]["report_dir"] and not run["drill"] and not run["check_mode"]:
             with contextlib.suppress(OSError):
-                report_dir.keep_names(self._report_dir(run["options"]), run["names"])
+                sure = {host: name for host, name in run["names"].items() if host not in run["doubtful_names"]}
+                report_dir.keep_names(self._report_dir(run["options"]), sure)
 
     # ---- each pass
 
@@ -135,7 +137,8 @@ class ActionModule(ActionBase):
         before: Json = json.loads(self._vars["graceful_pass"]["run"])
         every = self._vars["hostvars"]
         targeted = play_hosts(self._vars)
-        hosts = {host: seen for host in targeted if (seen := variables_of(every, host).get("graceful_host"))}
+        answers = {host: variables_of(every, host).get("graceful_host") for host in targeted}
+        hosts = {host: _seen(answer, before["pass"] + 1) for host, answer in answers.items() if answer}
         now = time.time()
         something = any((seen.get("observation") or {}).get("events") for seen in hosts.values())
         seen = Seen(
@@ -187,6 +190,15 @@ class ActionModule(ActionBase):
         results = (self._vars.get("maintenance_confirmation") or {}).get("results") or []
         typed = {str(one["item"]["event_id"]): str(one.get("user_input") or "") for one in results if "item" in one}
         return {event_id: typed.get(event_id, "").strip().lower() == "yes" for event_id in asked}
+
+
+def _seen(told: Json, number: int) -> Json:
+    """What a host has told. One whose task failed is one that cannot be asked."""
+    if "reachable" in told:
+        return told
+    error = clean(told.get("msg") or "its task failed", 400)
+    blank = {"settings": {}, "mistakes": [], "interruptions": [], "order": "look", "events": []}
+    return {**blank, **admitted({"failed": True, "msg": error}), "pass": number, "at": time.time()}
 
 
 def _for_tasks(run: Json, result: Json | None) -> Json:

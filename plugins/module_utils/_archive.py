@@ -356,6 +356,8 @@ class _Plan:
     def __init__(self, roots: t.Sequence[str], wanted: t.Sequence[str], directories: Directories) -> None:
         self.remarks = Remarks()
         self.directories: list[Entry] = []
+        # Whose the directories are, by their path.
+        self.owners: dict[str, int] = {}
         # By the path of an entry: where it is to be made, or which file it is a further name of.
         self.new: dict[str, str] = {}
         self.links: dict[str, str] = {}
@@ -379,6 +381,8 @@ class _Plan:
 
     def _decide(self, entry: Entry) -> None:
         is_wanted = self._is_wanted(entry)
+        if entry.type == tar.DIRECTORY:
+            self.owners[entry.path] = entry.uid
         try:
             status = self._status(entry.path)
         except (InTheWay, OSError):
@@ -473,7 +477,7 @@ class _Restorer:
 
     def _make(self, entry: Entry, reader: Reader | None = None) -> None:
         parent, name = os.path.split(entry.path)
-        directory = self._directories.open(parent)
+        directory = self._open(parent)
         own = self._stage.within(parent, directory)
         if entry.type == tar.FILE and reader:
             self._make_file(entry, reader, own)
@@ -483,6 +487,14 @@ class _Restorer:
             _make_special(entry, own)
             set_metadata_by_name(NEW, own, entry, self._remarks)
         self._give_name(entry.path, name, own, directory)
+
+    def _open(self, path: str) -> int:
+        """A directory to put something into. Its owner decides who reads what is in it: it has to be the same one."""
+        directory = self._directories.open(path)
+        owner = os.fstat(directory).st_uid
+        if os.geteuid() == 0 and owner not in (0, self._plan.owners.get(path, owner)):
+            raise InTheWay(f"{clean(path, 200)} belongs to another user now than when it was saved")
+        return directory
 
     def _make_file(self, entry: Entry, reader: Reader, own: int) -> None:
         descriptor = os.open(NEW, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600, dir_fd=own)
@@ -507,7 +519,7 @@ class _Restorer:
 
     def _link(self, source: str, path: str) -> None:
         parent, name = os.path.split(path)
-        directory = self._directories.open(parent)
+        directory = self._open(parent)
         own = self._stage.within(parent, directory)
         with Directories() as others:
             there = others.open(os.path.dirname(source))

@@ -50,6 +50,8 @@ class Order(t.NamedTuple):
     steps: t.Sequence[Json] = ()
     checkpoint: t.Sequence[Json] = ()
     health: t.Sequence[Json] = ()
+    # Why nobody knows what has to be well: then it is not.
+    health_mistake: str = ""
     secrets: t.Mapping[str, Json] = {}
     checkpoint_dir: str = ""
     # Seconds until the host has to be ready; for put_back, seconds that undoing may take.
@@ -64,6 +66,8 @@ class Order(t.NamedTuple):
     looked: t.Mapping[str, Json] = {}
     # For approve: how old, in seconds, this host's own verification may be.
     max_age: float = 60.0
+    # What a step of the controller proved is proven again if it is older than this, in seconds.
+    fresh: float = 30.0
     # For put_back: events that still stand, and for which the host is put back all the same.
     lapsed: t.Sequence[str] = ()
     # For look: whether to see that a record could be written.

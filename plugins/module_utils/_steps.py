@@ -29,8 +29,6 @@ LOADERS: t.Mapping[str, t.Callable[[str], type[Kind]]] = {DRAIN: _drains.load, C
 WORDS = {DRAIN: "Drain step", CHECKPOINT: "Checkpoint"}
 # Never more often than this, and then ever more rarely.
 PAUSES = (10.0, 20.0, 40.0, 60.0)
-# What a step of the controller proved is proven again if it is older than this.
-FRESH = 30.0
 LEFT_OUT = "it was out of service before the event, and is left so"
 # Of a machine that is taken away, what is saved in spite of a failed drain is better than nothing.
 TAKEN_AWAY = ("preempt", "terminate")
@@ -210,7 +208,7 @@ class Steps:
 
     def _ask_controller(self, kind: type[Kind], step: Json, noted: Json | None) -> None:
         done = noted is not None and noted["status"] == "done"
-        if done and noted and self._keeper.now - noted["at"] < FRESH:
+        if done and noted and self._keeper.now - noted["at"] < self._order.fresh:
             return
         if self._answers(step, "verify"):
             answer, self._answer = self._answer or {}, None
@@ -338,6 +336,8 @@ class Steps:
             for number, item in enumerate(self._order.health)
         ]
         try:
+            if self._order.health_mistake:
+                raise EventsError(self._order.health_mistake)
             _health_checks.check(items, self._keeper.clock, self._run, self._progress)
         except EventsError as exc:
             self._keeper.mark(self._mine, "failed", exc.message)

@@ -62,6 +62,10 @@ options:
     type: list
     elements: dict
     default: []
+  health_mistake:
+    description: Why it is not known what has to be well. Traffic does not return to a host of which that is so.
+    type: str
+    default: ""
   secrets:
     description: Secret options of steps, checkpoints and health checks. They are never recorded.
     type: dict
@@ -118,6 +122,10 @@ options:
     description: For V(approve), how many seconds ago this host may have verified that it is ready.
     type: float
     default: 60
+  fresh:
+    description: For V(ready), how many seconds ago a step that the controller takes may have been verified.
+    type: float
+    default: 30
   probe_record:
     description: For V(look), make the directory of the record and see that it can be written. Not in check mode.
     type: bool
@@ -293,6 +301,7 @@ def main() -> None:
         "steps": {"type": "list", "elements": "dict", "default": []},
         "checkpoint": {"type": "list", "elements": "dict", "default": []},
         "health": {"type": "list", "elements": "dict", "default": []},
+        "health_mistake": {"type": "str", "default": ""},
         "secrets": {"type": "dict", "default": {}, "no_log": True},
         "record_dir": {"type": "path", "default": "/var/lib/graceful/records"},
         "checkpoint_dir": {"type": "path", "default": "/var/lib/graceful/checkpoints"},
@@ -307,6 +316,7 @@ def main() -> None:
         "controller_step": {"type": "dict"},
         "looked": {"type": "dict", "default": {}},
         "max_age": {"type": "float", "default": 60},
+        "fresh": {"type": "float", "default": 30},
         "lapsed": {"type": "list", "elements": "str", "default": []},
         "probe_record": {"type": "bool", "default": False},
         "timeout": {"type": "float", "default": 0},

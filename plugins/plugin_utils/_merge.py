@@ -156,6 +156,10 @@ def _disagreements(versions: t.Sequence[t.Mapping[str, t.Any]]) -> list[str]:
     types = sorted({version["event_type"] for version in versions})
     if len(types) > 1:
         found.append(f"the hosts see different types of it: {quoted_list(types)}")
+    # Rules may approve what a user has asked for: one host's word is not enough for that.
+    sources = sorted({version["event_source"] for version in versions if version["event_source"]})
+    if len(sources) > 1:
+        found.append(f"the hosts see different sources of it: {quoted_list(sources)}")
     if len({frozenset(map(same_name, version["resources"])) for version in versions}) > 1:
         found.append("the hosts see different Resources of it")
     return found

@@ -40,6 +40,8 @@ URGENT = 120
 UNCONFIRMED_FOR = 30
 # How old a report that a host is ready may be, and a second more for each host: they do not all report at once.
 FRESH = 15
+# How old the proof of a step that the controller takes may be.
+STEP_FRESH = 30.0
 # How long after the host has asked the controller takes a step. Other runs take over only after a longer silence.
 STEP_TAKEN_WITHIN = 60
 # How often a host is tried to be put back by one run.
@@ -87,6 +89,7 @@ def begin(run_id: str, run_name: str, options: Json, now: float) -> Json:
         # Azure names that hosts told in this run, and those that they told to earlier ones.
         "names": {},
         "learnt": {},
+        "doubtful_names": [],
         "orders": {},
         "approve": [],
         "confirm": [],
@@ -212,9 +215,17 @@ class _Pass:
     def _azure_names(self) -> dict[str, str]:
         """As told by the hosts in this run, by the inventory, or in earlier runs unless another host has it now."""
         told = {**self.seen.names, **self.run["names"]}
-        taken = {same_name(name) for name in told.values()}
+        changed = {host for host, name in told.items() if self._says_another_name(host, name)}
+        taken = {same_name(name) for host, name in told.items() if host not in changed}
         learnt = {host: name for host, name in self.run["learnt"].items() if same_name(name) not in taken}
+        silent = {same_name(name) for host, name in learnt.items() if host not in told}
+        self.run["doubtful_names"] = sorted(host for host in changed if same_name(told[host]) in silent)
         return {**learnt, **told}
+
+    def _says_another_name(self, host: str, name: str) -> bool:
+        """Than it told before. Unless that is written, it does not take the name from a host that cannot be asked."""
+        written = host in self.seen.names or self.run["hosts"].get(host, {}).get("settings", {}).get("vm_name")
+        return not written and same_name(self.run["learnt"].get(host, name)) != same_name(name)
 
     def _remember_events(self) -> None:
         run = self.run
@@ -261,7 +272,7 @@ class _Pass:
             if event_id not in known["events"]:
                 known["events"].append(event_id)
             story = self.run["events"].get(event_id)
-            if story is None:
+            if story is None or name not in story["entry"]["hosts"]:
                 continue
             if entry["started"]:
                 story["started"] = min(filter(None, [story["started"], iso(entry["started"])]))
@@ -290,6 +301,8 @@ class _Pass:
                 story["tried"].append(answer["host"])
                 if report.get("final"):
                     story["refused"] = f"{answer['host']} could not approve it: {report['message'] or 'no reason'}"
+        if self.seen.answers:
+            self.run["answered"] = self.now
         for event_id, answer_given in self.seen.answers.items():
             self.run["confirmed"][same_id(event_id)] = bool(answer_given)
 
@@ -370,7 +383,8 @@ class _Pass:
         if self.run["confirmed"].get(event_id) is False:
             holds.append("Nobody confirmed the approval.")
         posted = [story["posted"]] if story.get("posted") else []
-        for host in self.run["hosts"].values():
+        # What the record of a host says about an event that does not concern it counts for nothing.
+        for host in filter(None, map(self.run["hosts"].get, story["entry"]["hosts"])):
             approval = ((host["record"] or {"events": {}})["events"].get(event_id) or {}).get("approval")
             if approval and approval["status"] in ("posting", "unconfirmed"):
                 posted.append(self.now - max(0.0, host["time"] - approval["at"]))
@@ -491,7 +505,14 @@ class _Pass:
         own = self._own_events(host)
         events = [own.get(same_id(entry["event_id"])) or _event_of(entry) for entry in wanted]
         seconds = float(min(LONGEST, max(LEAST, usable)))
-        return self._orders("ready", events, seconds=seconds, drain=drain, urgent=left < URGENT)
+        return self._orders("ready", events, seconds=seconds, drain=drain, urgent=left < URGENT, fresh=self._fresh)
+
+    @property
+    def _fresh(self) -> float:
+        """What was verified before a person was asked does not count when the person has answered."""
+        if self.run["confirm"]:
+            return 0.0
+        return min(STEP_FRESH, self.now - self.run["answered"]) if self.run.get("answered") else STEP_FRESH
 
     def _own_events(self, host: str) -> dict[str, Json]:
         events = (self.seen.hosts[host].get("observation") or {}).get("events") or []

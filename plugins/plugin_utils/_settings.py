@@ -398,6 +398,10 @@ def read_settings(
             values[key] = setting.default
             said = clean(exc, 400)
             mistakes[name] = said if name in said else f"{name}: {said}"
+        except Exception as exc:
+            # What is nested in it may be evaluated only now.
+            values[key] = setting.default
+            mistakes[name] = f"{name} cannot be evaluated: {_reason(exc)}"
     for key in ("drain_steps", "checkpoint", "health"):
         if key in values and isinstance(values[key], list):
             values[key] = Items(values[key], {})

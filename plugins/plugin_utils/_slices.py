@@ -83,6 +83,9 @@ class SlicedModule:
             )
         except AnsibleConnectionFailure as exc:
             result = {"unreachable": True, "msg": str(exc)}
+        except Exception as exc:
+            # What a host sends may be more than Ansible can read. That must not end the task, or the run.
+            result = {"failed": True, "msg": f"What the host answered cannot be used: {clean(exc, 300)}"}
         if self._key in result:
             self._note_answer()
             return Slice(result, answered=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import http.server
 import json
+import sys
 import threading
 import typing as t
 from pathlib import Path
@@ -16,6 +17,14 @@ from ansible_collections.graceful.azure.tests.cycle.harness import PATIENCE, Fle
 from ansible_collections.graceful.azure.tests.tools.launcher import INTEGRATION
 
 SECRET = "hunter2"
+# In the place of Python's own module: what goes to the system log, each message in a line.
+SYSTEM_LOG = """
+LOG_INFO = LOG_NOTICE = LOG_USER = 1
+openlog = closelog = lambda *_given: None
+def syslog(*given):
+    with open({log!r}, "a") as file:
+        print(repr(given[-1]), file=file)
+"""
 
 
 class Hooks(http.server.ThreadingHTTPServer):
@@ -90,7 +99,19 @@ def test_a_host_that_is_not_reached_or_not_in_the_run_is_called_by_its_name(flee
     assert "no inventory host" not in run.output
 
 
-def test_the_secrets_of_urls_are_in_no_output_record_report_or_message(fleet: Fleet, hooks: Hooks) -> None:
+def catch_system_log(fleet: Fleet, host: str) -> Path:
+    """Where all goes from now on that modules write to the system log; Ansible itself writes their options there."""
+    log, program, stand_in = (fleet.directory / f"{host}.{name}" for name in ("log", "python", "modules"))
+    stand_in.mkdir()
+    (stand_in / "syslog.py").write_text(SYSTEM_LOG.format(log=str(log)))
+    program.write_text(f'#!/bin/sh\nPYTHONPATH="{stand_in}" exec "{sys.executable}" "$@"\n')
+    program.chmod(0o755)
+    fleet.variables[host]["ansible_python_interpreter"] = str(program)
+    return log
+
+
+def test_the_secrets_of_urls_are_in_no_output_record_log_report_or_message(fleet: Fleet, hooks: Hooks) -> None:
+    system_log = catch_system_log(fleet, "web1")
     url = f"http://{hooks.address}/health?key={SECRET}"
     hooks.marker = fleet.home("web1") / "out"
     probe = {"name": "probe", "kind": "health_probe", "url": url, "marker": str(hooks.marker), "interval": 0.2}
@@ -106,6 +127,10 @@ def test_the_secrets_of_urls_are_in_no_output_record_report_or_message(fleet: Fl
     assert hooks.occasions == ["noticed", "approved", "restored"]
     assert {f"/health?key={SECRET}", f"/well?key={SECRET}"} < set(hooks.asked)
     assert SECRET not in json.dumps(hooks.bodies)
+    logged = system_log.read_text()
+    assert "Invoked with" in logged
+    assert "/health?" in logged
+    assert "draining" in logged
     written = {path for path in fleet.directory.rglob("*") if path.is_file()}
     # What the user and the emulator have written themselves.
     own = {fleet.directory / "inventory.yml", fleet.directory / "journal"}

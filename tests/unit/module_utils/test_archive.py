@@ -684,6 +684,36 @@ def test_a_directory_above_that_became_a_link_is_refused(
     assert list(outside.iterdir()) == []
 
 
+@only_root
+@pytest.mark.parametrize("moment", [0, 1, 2, 3, 4, 5, 6, 8, 10, 12])
+def test_what_only_its_directory_protects_is_not_put_into_the_directory_of_another_user(
+    tmp_path: Path, archive: Path, moment: int
+) -> None:
+    """The owner of the directory above can move a directory of root away, and make one of his own in its place."""
+    data = tmp_path / "data"
+    secrets = data / "secrets"
+    secrets.mkdir(parents=True, mode=0o700)
+    for number in range(3):
+        (secrets / f"key{number}").write_text("for root")
+    os.chown(data, 65534, 65534)
+    saved = save(archive, data)
+    shutil.rmtree(secrets)
+    looks = [0]
+
+    def replace() -> None:
+        looks[0] += 1
+        if looks[0] == moment + 1:
+            if secrets.exists():
+                secrets.rename(data / "moved")
+            secrets.mkdir(mode=0o755)
+            os.chown(secrets, 65534, 65534)
+
+    with contextlib.suppress(EventsError):
+        restore(archive, saved.checksum, data, patience=Patience(60, Meddler(replace)))
+    assert looks[0] > moment
+    assert list(secrets.iterdir()) == [] or secrets.stat().st_uid == 0
+
+
 def test_a_file_that_somebody_made_meanwhile_stays(scratch: Path, archive: Path) -> None:
     saved = save(archive, scratch)
     (scratch / "deep" / "secret").unlink()

@@ -297,6 +297,16 @@ def test_a_failed_undo_is_noted_and_tried_again(world: World) -> None:
     assert world.machine.out == set()
 
 
+def test_a_host_is_not_put_back_while_nobody_knows_what_has_to_be_well(world: World) -> None:
+    event = world.azure.announce()
+    world.steps = [step("lb", "traffic"), step("app")]
+    world.call("ready", event)
+    report = put_back(world, event, health_mistake="graceful_health cannot be evaluated")
+    assert report["message"] == "The host is not well: graceful_health cannot be evaluated"
+    assert world.noted() == {"lb": "done", "app": "undone"}
+    assert world.call("put_back", event, wait=30)["state"] == "put_back"
+
+
 @pytest.mark.parametrize("steps", [[step("app")], [step("app"), step("lb", "traffic")]], ids=["no traffic", "traffic"])
 def test_a_host_that_is_not_well_is_not_put_back_and_checked_again_each_time(world: World, steps: list[Json]) -> None:
     event = world.azure.announce()

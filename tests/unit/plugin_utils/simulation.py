@@ -363,6 +363,7 @@ class Player:
         if order["order"] in ("ready", "put_back"):
             wanted = order["order"] == "put_back" or order["drain"]
             more.update(steps=host.steps if wanted else [], checkpoint=host.checkpoint if wanted else [])
+            more.update(fresh=order.get("fresh", 30.0))
             more.update(seconds=order["seconds"], undo_on_failure=bool(host.settings.get("undo_on_failure")))
             more["lapsed"] = order.get("lapsed") or []
             taken = self.run["controller_steps"].get(host.name)
@@ -376,7 +377,8 @@ class Player:
         elif taken["mode"] == "undo":
             host.machine.act("undo", taken["name"], lambda: host.machine.put_in(taken["name"]))
         keys = ("phase", "name", "kind", "mode")
-        return {**{key: taken[key] for key in keys}, "ok": True, "message": "done"}
+        ok = taken["mode"] != "verify" or taken["name"] in host.machine.out
+        return {**{key: taken[key] for key in keys}, "ok": ok, "message": "done"}
 
     # ---- what must always hold
 

@@ -234,6 +234,16 @@ def test_hosts_that_see_different_types_hold() -> None:
     assert held_because(only(seen), "the hosts see different types of it: 'Reboot', 'Redeploy'")
 
 
+def test_hosts_that_see_different_sources_hold() -> None:
+    """A rule may approve at once what a user has asked for. That an unaffected host says so is not enough."""
+    seen = fleet(event("E1", "vm2"))
+    seen["web1"]["events"] = [event("E1", "vm2", event_source="User")]
+    assert held_because(only(seen), "the hosts see different sources of it: 'Platform', 'User'")
+    # An old version of the service does not tell it.
+    seen["web1"]["events"] = [event("E1", "vm2", event_source=None)]
+    assert only(seen)["holds"] == []
+
+
 def test_hosts_that_see_different_resources_hold_and_all_of_them_are_affected() -> None:
     seen = fleet(event("E1", "vm1"))
     seen["web2"]["events"] = [event("E1", "vm2")]

@@ -425,6 +425,42 @@ def test_a_name_that_another_host_has_now_is_not_that_of_the_host_that_once_told
     assert len(event.posts) == 1
 
 
+def test_a_host_cannot_pass_for_another_one_that_cannot_be_asked(world: World) -> None:
+    world.add("web1", "web2")
+    world.hosts["web2"].away = lambda _now: True
+    world.hosts["web1"].vm_name = "vm-web2"
+    event = world.announce("E1", "web2")
+    player = Player(world)
+    player.run["learnt"] = {"web1": "vm-web1", "web2": "vm-web2"}
+    assert "web1 and web2 have the same Azure name 'vm-web2'" in holds(player.play())
+    assert event.posts == []
+    # The next run is not to believe it either.
+    assert player.run["doubtful_names"] == ["web1"]
+
+
+@pytest.mark.parametrize("status", ["approved", "posting"])
+def test_the_record_of_a_host_says_nothing_about_events_of_others(world: World, status: str) -> None:
+    world.add("web1", "liar")
+    event = world.announce("E1", "web1")
+    keeper = world.hosts["liar"].keeper("nobody", silent_for=10_000.0)
+    keeper.claim([{"event_id": "E1", "event_type": "Reboot"}], "")
+    approval = {"at": world.now + 10_000, "status": status, "run_id": "nobody", "message": ""}
+    keeper.note_event(["e1"], "E1", approval=approval)
+    assert outcome(Player(world).play()) == "completed"
+    assert [by for _at, by in event.posts] == ["web1"]
+
+
+def test_a_host_that_the_inventory_gives_another_name_has_it(world: World) -> None:
+    world.add("web1", "old")
+    world.hosts["old"].away = lambda _now: True
+    event = world.announce("E1", "web1")
+    player = Player(world)
+    player.names = {"web1": "vm-web1"}
+    player.run["learnt"] = {"web1": "vm-before", "old": "vm-web1"}
+    assert outcome(player.play()) == "completed"
+    assert (len(event.posts), player.run["doubtful_names"]) == (1, [])
+
+
 def test_who_could_not_be_asked_for_its_name_is_said_beside_a_name_that_nobody_has(world: World) -> None:
     world.add("web1", "web2")
     world.hosts["web2"].away = lambda _now: True
@@ -653,6 +689,23 @@ def test_a_step_that_a_host_has_asked_for_long_ago_is_not_taken_before_it_is_ask
     seen = Seen(late, world.groups, {}, player.options, told["at"] + 61)
     assert advance(before, seen)["controller_steps"] == {}
     assert advance(before, seen._replace(now=told["at"] + 30))["controller_steps"]["web1"]["name"] == "lb"
+
+
+def test_a_step_of_the_controller_that_somebody_undid_while_the_person_was_asked_is_taken_again(world: World) -> None:
+    (web1,) = world.add("web1", confirm=True)
+    web1.steps = [step("lb", "remote"), step("second", "remote")]
+    event = world.announce("E1", "web1", notice=600)
+    player = Player(world)
+
+    def said(_event_id: str) -> str:
+        world.now += 5
+        web1.machine.out.clear()
+        return "yes"
+
+    player.said = said
+    assert player.play()["result"] == "done"
+    assert len(event.posts) == 1
+    assert web1.machine.happened[:4] == ["do lb", "do second", "do lb", "do second"]
 
 
 def test_nobody_is_asked_about_what_is_held_anyway(world: World) -> None:

@@ -91,6 +91,16 @@ def test_what_cannot_be_evaluated_is_a_mistake_and_never_a_default_that_nobody_h
     }
 
 
+@pytest.mark.parametrize("key", ["drain_steps", "policy", "confirm", "record_dir", "force_claim"])
+def test_what_a_host_tells_as_a_fact_is_no_setting(key: str) -> None:
+    name, value = f"graceful_{key}", [] if (default := SETTINGS[key].default) is None else default
+    told = read_settings({name: value, "ansible_facts": {name: value}}, lambda given: given, EVERYWHERE)
+    assert "was told by the host itself" in told.mistakes[name]
+    # A variable that goes before the fact counts.
+    written = read_settings({name: value, "ansible_facts": {name: "other"}}, lambda given: given, EVERYWHERE)
+    assert written.mistakes == {}
+
+
 def test_only_what_counts_there_is_evaluated() -> None:
     evaluated: list[t.Any] = []
 

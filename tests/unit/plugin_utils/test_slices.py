@@ -58,6 +58,7 @@ def sliced(action: FakeAction, **options: t.Any) -> tuple[SlicedModule, JumpingC
         pytest.param(UNREACHABLE, "interrupted", id="unreachable"),
         pytest.param(AnsibleConnectionFailure("lost"), "interrupted", id="connection-lost"),
         pytest.param(KILLED, "interrupted", id="killed"),
+        pytest.param(RecursionError("too deep"), "failed", id="more-than-can-be-read"),
     ],
 )
 def test_a_slice_is_answered_failed_or_interrupted(result: t.Any, state: str) -> None:
