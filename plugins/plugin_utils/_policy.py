@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is private to the collection: it may change without notice.
+# The watcher packs it for the hosts, with Python 3.8.
 
 """The policy: ordered rules, the first that matches a host and an event decides. Pure."""
 
@@ -177,7 +178,7 @@ class Rule(t.NamedTuple):
         return any(fnmatch.fnmatchcase(resource, pattern) for pattern in self.resources)
 
 
-Policy = tuple[Rule, ...]
+Policy = t.Tuple[Rule, ...]
 
 NO_RULE = Decision(NOTIFY, "no rule", "no rule of the policy matches: a person's decision", False)
 
