@@ -17,7 +17,7 @@ from ansible import context
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible_collections.graceful.azure.plugins.module_utils._text import clean, iso
-from ansible_collections.graceful.azure.plugins.plugin_utils._checks import WrongSetting
+from ansible_collections.graceful.azure.plugins.module_utils._checks import WrongSetting
 from ansible_collections.graceful.azure.plugins.plugin_utils._recap import doing, messages, report, standing
 from ansible_collections.graceful.azure.plugins.plugin_utils._reconcile import NOTHING, Seen, advance, begin
 from ansible_collections.graceful.azure.plugins.plugin_utils._settings import read_settings

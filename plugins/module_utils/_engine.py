@@ -82,7 +82,7 @@ class Engine:
         self.order = order
         self.keeper = keeper
         self.clock: Clock = keeper.clock
-        self.boot_id = _boot_id() if boot_id is None else boot_id
+        self.boot_id = current_boot() if boot_id is None else boot_id
         self.warnings: list[str] = []
         self._service = service
         self._vm_name = vm_name
@@ -427,7 +427,7 @@ class Engine:
         return {"state": "released", "message": f"{len(released)} claims given back"}
 
 
-def _boot_id() -> str:
+def current_boot() -> str:
     try:
         with open(BOOT_ID) as file:
             return file.read().strip()[:64]

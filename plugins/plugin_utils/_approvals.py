@@ -11,11 +11,11 @@ from __future__ import annotations
 import typing as t
 from datetime import datetime
 
+from ansible_collections.graceful.azure.plugins.module_utils import _checks as check
 from ansible_collections.graceful.azure.plugins.module_utils._document import STARTED, same_id
+from ansible_collections.graceful.azure.plugins.module_utils._policy import action_of
 from ansible_collections.graceful.azure.plugins.module_utils._text import clean
-from ansible_collections.graceful.azure.plugins.plugin_utils import _checks as check
 from ansible_collections.graceful.azure.plugins.plugin_utils._plan import read_now
-from ansible_collections.graceful.azure.plugins.plugin_utils._policy import action_of
 
 Entry = t.Mapping[str, t.Any]
 

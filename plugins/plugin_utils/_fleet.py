@@ -11,16 +11,16 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
+from ansible_collections.graceful.azure.plugins.module_utils import _checks as check
 from ansible_collections.graceful.azure.plugins.module_utils._document import same_name
+from ansible_collections.graceful.azure.plugins.module_utils._policy import Policy, validate_policy
 from ansible_collections.graceful.azure.plugins.module_utils._text import clean
-from ansible_collections.graceful.azure.plugins.plugin_utils import _checks as check
 from ansible_collections.graceful.azure.plugins.plugin_utils._capacity import (
     MinAvailable,
     requirements,
     validate_min_available,
 )
 from ansible_collections.graceful.azure.plugins.plugin_utils._merge import Observations
-from ansible_collections.graceful.azure.plugins.plugin_utils._policy import Policy, validate_policy
 from ansible_collections.graceful.azure.plugins.plugin_utils._window import Window, validate_window
 
 T = t.TypeVar("T")

@@ -13,6 +13,7 @@ import typing as t
 from dataclasses import dataclass
 from datetime import datetime
 
+from ansible_collections.graceful.azure.plugins.module_utils import _checks as check
 from ansible_collections.graceful.azure.plugins.module_utils._document import (
     SCHEDULED,
     STARTED,
@@ -23,7 +24,6 @@ from ansible_collections.graceful.azure.plugins.module_utils._document import (
     same_name,
 )
 from ansible_collections.graceful.azure.plugins.module_utils._text import clean, iso, quoted, quoted_list
-from ansible_collections.graceful.azure.plugins.plugin_utils import _checks as check
 
 # What decides; the rest of an event may differ between hosts without a consequence.
 _version = operator.itemgetter(

@@ -12,26 +12,14 @@ import typing as t
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 
+from ansible_collections.graceful.azure.plugins.module_utils import _checks as check
 from ansible_collections.graceful.azure.plugins.module_utils._document import (
     SCHEDULED,
     STARTED,
     parse_time,
     same_id,
 )
-from ansible_collections.graceful.azure.plugins.module_utils._text import (
-    clean,
-    duration,
-    is_or_are,
-    iso,
-    listed,
-    quoted,
-    quoted_list,
-)
-from ansible_collections.graceful.azure.plugins.plugin_utils import _checks as check
-from ansible_collections.graceful.azure.plugins.plugin_utils._capacity import Ledger
-from ansible_collections.graceful.azure.plugins.plugin_utils._fleet import Fleet, Host
-from ansible_collections.graceful.azure.plugins.plugin_utils._merge import Observations, Sighting, merge
-from ansible_collections.graceful.azure.plugins.plugin_utils._policy import (
+from ansible_collections.graceful.azure.plugins.module_utils._policy import (
     APPROVE,
     DRAIN,
     DRAIN_AND_APPROVE,
@@ -42,6 +30,18 @@ from ansible_collections.graceful.azure.plugins.plugin_utils._policy import (
     action_of,
     decide,
 )
+from ansible_collections.graceful.azure.plugins.module_utils._text import (
+    clean,
+    duration,
+    is_or_are,
+    iso,
+    listed,
+    quoted,
+    quoted_list,
+)
+from ansible_collections.graceful.azure.plugins.plugin_utils._capacity import Ledger
+from ansible_collections.graceful.azure.plugins.plugin_utils._fleet import Fleet, Host
+from ansible_collections.graceful.azure.plugins.plugin_utils._merge import Observations, Sighting, merge
 from ansible_collections.graceful.azure.plugins.plugin_utils._window import common_opening
 
 

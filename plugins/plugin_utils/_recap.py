@@ -12,8 +12,8 @@ import typing as t
 from datetime import datetime, timezone
 
 from ansible_collections.graceful.azure.plugins.module_utils._document import STARTED, parse_time
+from ansible_collections.graceful.azure.plugins.module_utils._policy import action_of
 from ansible_collections.graceful.azure.plugins.module_utils._text import clean, duration, iso, listed, quoted
-from ansible_collections.graceful.azure.plugins.plugin_utils._policy import action_of
 from ansible_collections.graceful.azure.plugins.plugin_utils._reconcile import NEVER_COME_BACK
 
 Json = dict[str, t.Any]

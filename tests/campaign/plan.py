@@ -13,8 +13,8 @@ import json
 import typing as t
 from datetime import datetime
 
+from ansible_collections.graceful.azure.plugins.module_utils._checks import WrongSetting
 from ansible_collections.graceful.azure.plugins.plugin_utils._approvals import approvals
-from ansible_collections.graceful.azure.plugins.plugin_utils._checks import WrongSetting
 from ansible_collections.graceful.azure.plugins.plugin_utils._plan import plan
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st

@@ -6,8 +6,8 @@ from __future__ import annotations
 import typing as t
 
 import pytest
+from ansible_collections.graceful.azure.plugins.module_utils._checks import WrongSetting
 from ansible_collections.graceful.azure.plugins.plugin_utils._approvals import approvals
-from ansible_collections.graceful.azure.plugins.plugin_utils._checks import WrongSetting
 from ansible_collections.graceful.azure.plugins.plugin_utils._plan import plan
 from ansible_collections.graceful.azure.tests.unit.plugin_utils.fleets import NOW, all_ready, event, fleet, for_all
 

@@ -7,7 +7,7 @@ import typing as t
 from datetime import datetime
 
 import pytest
-from ansible_collections.graceful.azure.plugins.plugin_utils._checks import WrongSetting
+from ansible_collections.graceful.azure.plugins.module_utils._checks import WrongSetting
 from ansible_collections.graceful.azure.plugins.plugin_utils._plan import plan
 from ansible_collections.graceful.azure.tests.unit.plugin_utils.fleets import NOW, event, fleet, for_all, host, only
 

@@ -3,7 +3,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is private to the collection: it may change without notice.
-# The watcher packs it for the hosts, with Python 3.8.
 
 """The policy: ordered rules, the first that matches a host and an event decides. Pure."""
 
@@ -13,9 +12,9 @@ import difflib
 import fnmatch
 import typing as t
 
+from ansible_collections.graceful.azure.plugins.module_utils import _checks as check
 from ansible_collections.graceful.azure.plugins.module_utils._document import KNOWN_TYPES, same_name
 from ansible_collections.graceful.azure.plugins.module_utils._text import quoted
-from ansible_collections.graceful.azure.plugins.plugin_utils import _checks as check
 
 IGNORE = "ignore"
 NOTIFY = "notify"

@@ -3,7 +3,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is private to the collection: it may change without notice.
-# The watcher packs it for the hosts, with Python 3.8.
 
 """Checks of what an operator wrote. Each says where it stands and what is allowed there."""
 
