@@ -151,11 +151,17 @@ def _names(names: t.Sequence[str]) -> str:
     return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} and {quoted[-1]}"
 
 
+def receiver_table() -> str:
+    settings = importlib.import_module(f"{COLLECTION}.plugins.plugin_utils._watcher_settings")
+    return "\n".join(option_table(settings.RECEIVER_OPTIONS, {}))
+
+
 # The file, the marker in it or None for the whole file, and what makes the text.
 PARTS: tuple[tuple[str, str | None, t.Callable[[], str]], ...] = (
     ("plugins/module_utils/_drains/__init__.py", None, functools.partial(loader, DRAINS)),
     ("plugins/module_utils/_checkpoints/__init__.py", None, functools.partial(loader, CHECKPOINTS)),
     ("roles/drain/README.md", "drain kinds", functools.partial(kind_tables, DRAINS)),
+    ("roles/watcher/README.md", "receiver options", receiver_table),
     ("roles/checkpoint/README.md", "checkpoint kinds", functools.partial(kind_tables, CHECKPOINTS)),
 )
 

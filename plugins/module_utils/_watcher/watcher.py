@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 import typing as t
 
@@ -69,8 +70,10 @@ class Watcher:
         self._said: dict[str, tuple[str, float]] = {}
         self._own = OnItsOwnProcess(config, log, dry=printed is not None) if config.on_its_own else None
         if printed is None:
+            spools = os.path.join(config.state_dir, "spool")
+            _remove_others(spools, [receiver.name for receiver in config.receivers])
             for receiver in config.receivers:
-                directory = os.path.join(config.state_dir, "spool", receiver.name)
+                directory = os.path.join(spools, receiver.name)
                 # Rather told twice than lost, where the state is.
                 committed = None if self._state.damaged else self._state.sequence
                 spool = Spool(directory, config.spool_max, committed)
@@ -89,10 +92,18 @@ class Watcher:
             while True:
                 begin = self.clock.monotonic()
                 pause = self._guarded_poll()
-                systemd.notify("WATCHDOG=1", f"STATUS={self._status()}")
-                self.clock.sleep(max(0.0, begin + pause - self.clock.monotonic()))
+                systemd.notify(f"STATUS={self._status()}")
+                self._rest_until(begin + pause)
         finally:
             self.stop()
+
+    def _rest_until(self, end: float) -> None:
+        while True:
+            systemd.notify("WATCHDOG=1")
+            left = end - self.clock.monotonic()
+            if left <= 0:
+                return
+            self.clock.sleep(min(left, WATCHDOG_USEC / 4e6))
 
     def _guarded_poll(self) -> float:
         try:
@@ -256,6 +267,13 @@ class Watcher:
             files.write(path, metrics.text(self._requests, seen).encode("utf-8", "replace"), 0o644, sync=False)
         except OSError as exc:
             self._say("metrics", f"{path}: {exc.strerror or exc}. The figures are not written.")
+
+
+def _remove_others(spools: str, names: t.Sequence[str]) -> None:
+    """The messages for receivers that are not told any more."""
+    for name in os.listdir(spools) if os.path.isdir(spools) else ():
+        if name not in names:
+            shutil.rmtree(os.path.join(spools, name), ignore_errors=True)
 
 
 def _service(config: Config, limits: Limits) -> Service:
