@@ -16,23 +16,35 @@ RUN := $(PYTHON) $(TOOLS)/environments.py run
 COPY := .cache/collections/ansible_collections/graceful/azure
 # Runs $(2) with each environment in $(1) and fails if one of them failed.
 each = status=0; for name in $(1); do ($(2)) || status=1; done; exit $$status
-# The longest first.
-PARTS := integration sanity unit integration-newest lint types docs-lint tarball
+# As `each`, for all environments but that which make test uses.
+others = best=$$($(PYTHON) $(TOOLS)/environments.py best); $(call each,lowest main newest,[ "$$name" = "$$best" ] || { $(1); })
+# Runs the targets $(1) and says what was skipped. One after the other: each uses both processors, and some wait for answers.
+parts = rm -rf .cache/skipped; status=0; \
+	$(MAKE) --keep-going $(1) || status=$$?; \
+	echo; echo "== skipped, and why"; cat .cache/skipped/* 2>/dev/null | grep . || echo nothing; \
+	if [ $$status != 0 ]; then echo "== failed: see above"; exit $$status; fi; echo "== all passed"
+# The longest first: what make test does, and what make test-all does beside it.
+QUICK := integration-quick unit-best lint types
+MATRIX := integration sanity unit-others docs-lint tarball
 
 .PHONY: help
 help: ## Say what can be made
-	@sed -nE 's/^([a-z][a-z-]*):.*## (.*)/\1|\2/p' Makefile | while IFS='|' read -r name text; do printf '  %-12s %s\n' "$$name" "$$text"; done
+	@sed -nE 's/^([a-z][a-z-]*):.*## (.*)/\1|\2/p' Makefile | while IFS='|' read -r name text; do printf '  %-17s %s\n' "$$name" "$$text"; done
 
 .PHONY: demo
 demo: main copy ## Play a maintenance from notice to restore against the emulator
 	@$(RUN) main python examples/demo/run.py $(ARGS)
 
 .PHONY: test
-test: versions copy ## Run all of the checks below, two at a time; say what was skipped and why
-	@rm -rf .cache/skipped; status=0; \
-	$(MAKE) --jobs=2 --keep-going --output-sync=target $(PARTS) || status=$$?; \
-	echo; echo "== skipped, and why"; cat .cache/skipped/* 2>/dev/null | grep . || echo nothing; \
-	if [ $$status != 0 ]; then echo "== failed: see above"; exit $$status; fi; echo "== all passed"
+test: best copy ## What a change has to pass, in a few minutes: unit tests, a choice of the others, lint and types
+	@$(call parts,$(QUICK))
+
+.PHONY: test-all
+test-all: versions copy ## The same and the whole matrix: each ansible-core, all integration tests, sanity, tarball, docs
+	@$(call parts,$(QUICK) $(MATRIX))
+
+.PHONY: matrix
+matrix: $(MATRIX) ## What test-all does beside test
 
 .PHONY: lint
 lint: main copy ## Lint playbooks and roles (ansible-lint, production), YAML and Python's style
@@ -46,25 +58,32 @@ types: main copy ## Check the types of all Python (mypy --strict)
 	@cd .cache/collections && $(RUN) main mypy --strict --cache-dir ../mypy --config-file ansible_collections/graceful/azure/pyproject.toml ansible_collections
 
 .PHONY: docs-lint
-docs-lint: main copy ## Check that the documentation renders, and the changelog
+docs-lint: main copy ## Check that the documentation renders and what is generated is up to date, and the changelog
+	@$(RUN) main python $(TOOLS)/generate.py --check
 	@# It writes a log to HOME.
 	@cd $(COPY) && HOME="$(CURDIR)/.cache" $(RUN) main antsibull-docs lint-collection-docs --plugin-docs --validate-collection-refs=self .
 	@$(RUN) main antsibull-changelog lint
 
 .PHONY: unit
-unit: versions copy ## Unit tests, with each ansible-core (the emulator knows nothing of Ansible: once)
-	@$(call each,lowest newest,cd $(COPY) && $(RUN) "$$name" pytest tests/unit --ignore=tests/unit/emulator -n 2 --dist loadfile $(ARGS))
-	@cd $(COPY) && $(RUN) main pytest tests/unit -n 2 --dist loadfile $(ARGS)
+unit: unit-best unit-others ## Unit tests, with each ansible-core
+
+.PHONY: unit-best
+unit-best: best copy ## Unit tests, with the newest ansible-core that a Python found here can run
+	@cd $(COPY) && $(RUN) best pytest tests/unit -n 2 --dist loadfile $(ARGS)
+
+.PHONY: unit-others
+unit-others: versions copy ## Unit tests, with the others (the emulator knows nothing of Ansible: once is enough)
+	@$(call others,cd $(COPY) && nice $(RUN) "$$name" pytest tests/unit --ignore=tests/unit/emulator -n 2 --dist loadfile $(ARGS))
 
 .PHONY: integration
-integration: versions copy ## Integration tests against the emulator, with the lowest ansible-core; the modules' with the middle one, too
-	@cd $(COPY) && $(RUN) lowest pytest tests/integration $(ARGS)
-	@# Every other suite plays the roles with this one.
+integration: versions copy ## All integration tests against the emulator, with the lowest and the newest ansible-core
+	@$(call each,lowest newest,cd $(COPY) && $(RUN) "$$name" pytest tests/integration -n 2 --dist loadgroup $(ARGS))
+	@# Every other suite plays the roles with the middle one.
 	@cd $(COPY) && $(RUN) main pytest tests/integration --ignore-glob="*_role.py" $(ARGS)
 
-.PHONY: integration-newest
-integration-newest: versions copy ## Those of the drain, with the newest ansible-core
-	@cd $(COPY) && $(RUN) newest pytest tests/integration/test_drain_role.py $(ARGS)
+.PHONY: integration-quick
+integration-quick: best copy ## A choice of them, and of the cycle's, that touches every module and role
+	@cd $(COPY) && $(RUN) best pytest tests/integration tests/cycle -m quick -n 2 --dist loadgroup $(ARGS)
 
 .PHONY: cycle
 cycle: main copy ## The maintenance cycle end to end, under faults and with the controller killed
@@ -72,8 +91,8 @@ cycle: main copy ## The maintenance cycle end to end, under faults and with the 
 	@cd $(COPY) && $(RUN) main pytest tests/cycle -n 4 --dist worksteal $(ARGS)
 
 .PHONY: cycle-others
-cycle-others: versions copy ## The same in short, with the lowest and the newest ansible-core
-	@$(call each,lowest newest,cd $(COPY) && $(RUN) "$$name" pytest tests/cycle -n 2 -k "whole_cycle or drill" $(ARGS))
+cycle-others: versions copy ## The same in short, with the lowest ansible-core; make test does so with the newest one
+	@cd $(COPY) && $(RUN) lowest pytest tests/cycle -n 2 -m quick $(ARGS)
 
 .PHONY: services
 services: main copy ## Drains and checkpoints against real HAProxy, Redis, Patroni, Pacemaker and PostgreSQL from Debian's packages
@@ -103,11 +122,11 @@ sanity: versions copy ## ansible-test sanity, with no exceptions
 
 .PHONY: tarball
 tarball: main copy ## Build the tarball, install it elsewhere and run the modules from there
-	@$(RUN) main python $(TOOLS)/tarball.py
+	@cd .cache/collections && $(RUN) main python -m ansible_collections.graceful.azure.tests.tools.tarball "$(CURDIR)"
 
 .PHONY: bench
-bench: main copy bench-plan ## Measure; prints ratios
-	@$(RUN) main python benchmarks/run.py $(ARGS)
+bench: main copy bench-plan ## Measure; prints ratios, and draws them (.cache/bench.svg). ARGS=--quick for less
+	@cd .cache/collections && $(RUN) main python -m ansible_collections.graceful.azure.benchmarks --result ../bench.json $(ARGS)
 
 .PHONY: bench-plan
 bench-plan: main copy ## Measure the plan of 5,000 hosts only
@@ -125,6 +144,14 @@ changelog: main ## For a release: turn the fragments into CHANGELOG.rst, for the
 .PHONY: versions
 versions: ## Make the environments and say which Python and ansible-core they have
 	@$(MAKE_ENV) main lowest newest
+
+.PHONY: generate
+generate: main ## Write what is made from other files: the kinds' loaders, and tables in README files and the guide
+	@$(RUN) main python $(TOOLS)/generate.py
+
+.PHONY: best
+best:
+	@$(MAKE_ENV) best
 
 .PHONY: main
 main:

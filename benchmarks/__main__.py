@@ -15,7 +15,7 @@ import platform
 import time
 from pathlib import Path
 
-from ansible_collections.graceful.azure.benchmarks import cycle, modules
+from ansible_collections.graceful.azure.benchmarks import cycle, modules, picture
 from ansible_collections.graceful.azure.benchmarks.common import Json, show
 
 PARTS = ("cycle", *modules.PARTS)
@@ -61,6 +61,10 @@ def main() -> None:
     figures["lines"] = [line.cells() for line in lines]
     given.result.parent.mkdir(parents=True, exist_ok=True)
     given.result.write_text(json.dumps(figures, indent=1))
+    if "cycle" in figures:
+        table = [line.cells() for line in cycle.lines_of(figures["cycle"])]
+        given.result.with_suffix(".svg").write_text(picture.draw(table, told))
+    print(f"Written to {given.result}, and drawn beside it.")
 
 
 if __name__ == "__main__":

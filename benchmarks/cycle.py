@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ansible_collections.graceful.azure.benchmarks.common import Emulator, Json, Line, at_most, compare, emulator, say
+from ansible_collections.graceful.azure.plugins.module_utils._engine import GONE_SECONDS
 from ansible_collections.graceful.azure.tests.tools.launcher import COLLECTION, Launch
 
 HERE = Path(os.path.abspath(__file__)).parent
@@ -29,7 +30,8 @@ EXPLANATION = """
 Cycle: the best of {rounds} rounds; in each of them floor and cycle follow each other. {forks} forks, local connections,
 no other settings. The floor makes only the unavoidable calls, with ping: every host once, the affected hosts four times
 more, and one for the approval. Two ping tasks: every host, then the affected hosts. Azure's event lasts {seconds} s
-once it is approved; the cycle waits for that, and until the hosts are sure that it is gone. The floor does not."""
+once it is approved; the cycle waits for that, and {gone:g} s more until the hosts are sure that it is gone. The floor
+waits for nothing, so each cycle is also shown without that waiting."""
 
 MOST_CALLS = {"leader": 5, "affected": 4, "not_affected": 1}
 WHO = {"leader": "the leader", "affected": "another affected host", "not_affected": "a host that is not affected"}
@@ -124,7 +126,7 @@ def fleet_of(hosts: int, affected: int) -> t.Iterator[Fleet]:
 def maintenance(hosts: int, affected: int, rounds: int) -> Json:
     """The floor and the whole cycle, one after the other in each round."""
     say(f"{hosts} hosts, {affected} of them affected, {rounds} rounds")
-    floor, two_pings, cycle, approvals, calls = [], [], [], [], []
+    floor, two_pings, cycle, approvals, calls, stood = [], [], [], [], [], []
     with fleet_of(hosts, affected) as fleet:
         for _round in range(rounds):
             floor.append(fleet.play("floor.yml"))
@@ -134,6 +136,7 @@ def maintenance(hosts: int, affected: int, rounds: int) -> Json:
             cycle.append(fleet.play("graceful.azure.maintenance"))
             approvals.append(_approved(fleet, event_id) - begin)
             calls.append(_calls(fleet))
+            stood.append(_stood(fleet, event_id))
     return {
         "hosts": hosts,
         "affected": affected,
@@ -141,6 +144,7 @@ def maintenance(hosts: int, affected: int, rounds: int) -> Json:
         "two_pings": best(two_pings),
         "cycle": best(cycle),
         "approval": min(approvals),
+        "waiting": min(stood) + GONE_SECONDS,
         "calls": {who: max(one[who] for one in calls) for who in calls[0]},
     }
 
@@ -155,6 +159,11 @@ def _approved(fleet: Fleet, event_id: str) -> float:
     if moment is None or fleet.served.moment("completed", event_id) is None:
         raise SystemExit(f"{event_id} was not approved, or is not over")
     return moment
+
+
+def _stood(fleet: Fleet, event_id: str) -> float:
+    """How long Azure's event stood after it was approved."""
+    return (fleet.served.moment("completed", event_id) or 0.0) - (fleet.served.moment("approved", event_id) or 0.0)
 
 
 def _calls(fleet: Fleet) -> dict[str, int]:
@@ -207,6 +216,7 @@ def lines_of(measured: Json) -> list[Line]:
         cycle, floor, pings = one["cycle"], one["floor"], one["two_pings"]
         lines += [
             compare(f"{name}: whole cycle / floor", cycle["seconds"], floor["seconds"], CYCLE_TO_FLOOR.get(size)),
+            compare(f"{name}: without waiting", cycle["seconds"] - one["waiting"], floor["seconds"], None),
             compare(f"{name}: the same, CPU", cycle["cpu"], floor["cpu"], None),
             compare(
                 f"{name}: start to approval / two ping tasks",
@@ -228,7 +238,7 @@ def lines_of(measured: Json) -> list[Line]:
 
 
 def explain(measured: Json) -> None:
-    print(EXPLANATION.format(rounds=measured["rounds"], forks=FORKS, seconds=STARTED_FOR))
+    print(EXPLANATION.format(rounds=measured["rounds"], forks=FORKS, seconds=STARTED_FOR, gone=GONE_SECONDS))
 
 
 def only(sizes: Sizes, text: str) -> Sizes:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 import typing as t
@@ -12,12 +13,13 @@ from ansible.errors import AnsibleActionFail
 from ansible.playbook.conditional import Conditional
 from ansible.plugins.action import ActionBase
 from ansible_collections.graceful.azure.plugins.module_utils._steps import archive_name
-from ansible_collections.graceful.azure.plugins.module_utils._text import clean, clean_all, duration
+from ansible_collections.graceful.azure.plugins.module_utils._text import clean, clean_all, duration, quoted
 from ansible_collections.graceful.azure.plugins.plugin_utils import _controller_steps as controller
 from ansible_collections.graceful.azure.plugins.plugin_utils import _task_files as task_files
 from ansible_collections.graceful.azure.plugins.plugin_utils._door import admitted
 from ansible_collections.graceful.azure.plugins.plugin_utils._host_settings import (
     PLACEHOLDER,
+    api_version,
     file_mistakes,
     finder,
     host_settings,
@@ -30,6 +32,7 @@ from ansible_collections.graceful.azure.plugins.plugin_utils._settings import (
     Settings,
     WrongSetting,
     drain_not_set,
+    seconds,
 )
 from ansible_collections.graceful.azure.plugins.plugin_utils._slices import SlicedModule, say
 
@@ -42,10 +45,27 @@ CHANGING = ("ready", "next", "put_back", "released", "approved", "working")
 SHOWN = ("policy", "min_available", "window", "drain_budget", "confirm", "gone_timeout", "vm_name")
 # What the roles pass to this plugin, and not on to the host.
 FOR_CONTROLLER = ("steps", "checkpoint", "health", "timeout", "controller_dir", "role", "continued")
+# What an approval comes to if the hosts' reports have grown old: nothing is sent, and they are verified again.
+TOO_OLD = {
+    "report": {
+        "state": "failed",
+        "message": "The reports that the hosts are ready have grown old. They are verified again.",
+    },
+    "observation": {},
+}
 CONTROLLER_DIR = "~/.graceful/checkpoints"
 # A role hears the engine's own verdict about what was late, so it listens for a little longer.
 GRACE = 15.0
 STEP_TASKS, NOTHING = "order_step.yml", "steps/nothing.yml"
+# How an order of a user's own task ends well. In check mode it is skipped.
+GOOD_ENDS = {
+    "look": ("looked",),
+    "ready": ("ready", "skipped"),
+    "approve": ("approved", "started", "gone", "skipped"),
+    "put_back": ("put_back", "skipped"),
+    "release": ("released", "skipped"),
+}
+FOR_TASKS = ("report", "observation", "interruptions", "changed")
 
 Json = dict[str, t.Any]
 
@@ -70,7 +90,7 @@ class ActionModule(ActionBase):
             }
         self._host = str(self._vars.get("inventory_hostname", "host"))
         if "pass" in self._task.args:
-            result.update(self._in_a_run(dict(self._task_vars.get("graceful_run") or {})))
+            result.update(self._in_a_run(json.loads(self._task_vars["graceful_pass"]["run"])))
         else:
             result.update(self._alone())
         self._remove_tmp_path(self._connection._shell.tmpdir)
@@ -83,7 +103,7 @@ class ActionModule(ActionBase):
         role = str(args.get("role") or "")
         before = (self._vars.get("graceful_host") or {}) if args.get("continued") else {}
         if not role:
-            return self._carried_out(dict(args), before)
+            return self._as_a_task(dict(args))
         try:
             if args.get("error"):
                 raise AnsibleActionFail(str(args["error"]))
@@ -95,16 +115,37 @@ class ActionModule(ActionBase):
             result = {**admitted(result), "step": None, "next_tasks": NOTHING, "passes": [], "changed": False}
         return {**result, "ansible_facts": {f"{role}_report": role_report(role, result)}}
 
+    def _as_a_task(self, given: Json) -> Json:
+        """A task fails if its order was not carried out: what follows it may rely on that."""
+        order, timeout = str(given.get("order") or "look"), _seconds(given, "timeout", 0.0)
+        result = self._carried_out(given, {})
+        if "reachable" not in result:
+            return t.cast(Json, clean_all(result, 2000))
+        told, report = {key: result[key] for key in FOR_TASKS}, result["report"]
+        if report is None:
+            return {**told, "failed": True, "msg": f"The host gave no answer: {result['error']}"}
+        # One call may leave it under way.
+        if report["state"] in GOOD_ENDS.get(order, ()) or (not timeout and report["state"] in UNFINISHED):
+            return told
+        if report["next"]:
+            return {**told, "failed": True, "msg": _for_roles(report["next"]["name"], report["next"]["kind"])}
+        late = f"After {duration(timeout)}: " if report["state"] in UNFINISHED else ""
+        return {**told, "failed": True, "msg": f"{late}{report['message'] or report['state']}"}
+
     def _carried_out(self, given: Json, before: Json) -> Json:
         """Call until the order is carried out, the controller has to take a step, or the time is over."""
         values = {key: self._given(given, key) for key in ("drain_steps", "checkpoint", "health")}
         mistakes = file_mistakes(self, self._vars, values)
+        if not self._task.args.get("role"):
+            items = [*values["drain_steps"].items, *values["checkpoint"].items]
+            mistakes += [_for_roles(item["name"], item["kind"]) for item in items if controller.is_needed_for(item)]
         if mistakes:
             raise AnsibleActionFail(" ".join(mistakes))
         now = time.time()
-        until = before.get("until") or now + _float(given, "seconds", 300.0)
-        timeout = until - now + GRACE if self._task.args.get("role") else _float(given, "timeout", 0.0)
+        until = before.get("until") or now + _seconds(given, "seconds", 300.0)
+        timeout = until - now + GRACE if self._task.args.get("role") else _seconds(given, "timeout", 0.0)
         args = self._given_arguments(given, values, before)
+        changed = False
         module = SlicedModule(self, MODULE, self._task_vars, "report", before.get("interruptions") or ())
         while True:
             left = now + timeout - time.time()
@@ -114,9 +155,12 @@ class ActionModule(ActionBase):
             called = module.run(args)
             if called.failed:
                 return called.result
-            told = admitted(called.result)
+            told = self._admitted(called.result)
+            # What a call did that was cut off, nobody has heard.
+            changed = changed or bool(called.result.get("changed")) or called.interrupted
             if time.time() - now >= timeout or (told["report"] and told["report"]["state"] not in UNFINISHED):
-                return self._told_alone(given, values, told, until, module)
+                changed = changed and not self._task.check_mode and given.get("order", "look") != "look"
+                return {**self._told_alone(given, values, told, until, module), "changed": changed}
             if called.interrupted:
                 say(f"[{self._host}] not reachable, trying again; {duration(left)} left")
                 module.reconnect(left)
@@ -132,14 +176,14 @@ class ActionModule(ActionBase):
 
     def _given_arguments(self, given: Json, values: Json, before: Json) -> Json:
         args = {key: value for key, value in given.items() if key not in FOR_CONTROLLER}
-        args.update(steps=values["drain_steps"].items, checkpoint=values["checkpoint"].items)
-        args["health"] = values["health"].items
-        args["secrets"] = {name: value for part in values.values() for name, value in part.secrets.items()}
-        if not _float(given, "silent_for", 120.0):
-            args["silent_for"] = _float(given, "seconds", 300.0) + 300.0
+        args.update(steps=values["drain_steps"].shown, checkpoint=values["checkpoint"].shown)
+        args["health"] = values["health"].shown
+        args["secrets"] = _secrets(values.values())
+        if not _seconds(given, "silent_for", 120.0):
+            args["silent_for"] = _seconds(given, "seconds", 300.0) + 300.0
         step = before.get("step")
         if step and step["mode"] == "look":
-            looked = (self._vars.get("graceful_looked") or {}).get("results") or []
+            looked = (self._vars.get("maintenance_looked") or {}).get("results") or []
             args["looked"] = controller.looked(looked, before["number"])
         elif step:
             args["controller_step"] = self._answer(step, values)
@@ -149,7 +193,6 @@ class ActionModule(ActionBase):
         drains, saves = values["drain_steps"].items, values["checkpoint"].items
         number, record = time.time_ns(), (told["observation"] or {}).get("record")
         step = self._step(told, values, str(given.get("controller_dir") or CONTROLLER_DIR))
-        report = told["report"] or {}
         return {
             **told,
             "until": until,
@@ -160,7 +203,6 @@ class ActionModule(ActionBase):
             "passes": list(range(controller.most_passes(str(given.get("order")), drains, saves, record))),
             "event": clean_all((given.get("events") or [PLACEHOLDER])[0]),
             "interruptions": module.interruptions,
-            "changed": report.get("state") in CHANGING and not self._task.check_mode,
         }
 
     # ---- as one pass of the role maintenance
@@ -170,13 +212,17 @@ class ActionModule(ActionBase):
         approval = self._task.args.get("approval")
         order = self._approval(approval) if approval else run.get("orders", {}).get(self._host, {"order": "look"})
         event = (order.get("events") or [PLACEHOLDER])[0]
-        settings, mistakes = self._settings(event, files=bool(before) or bool(self._task.check_mode))
+        settings, mistakes = self._settings(run, event, files=bool(before) or bool(self._task.check_mode))
         args = self._arguments(run, order, settings, before)
-        raw, module = self._call(args, before, float(args["wait"]))
-        told = admitted(raw)
+        if approval and time.time() - approval["reported"] > approval["max_age"]:
+            raw, interruptions = TOO_OLD, before.get("interruptions") or []
+        else:
+            raw, module = self._call(args, before, float(args["wait"]))
+            interruptions = module.interruptions
+        told = self._admitted(raw)
         observation = told["observation"] or {}
         if not before and (any(e["affects_me"] for e in observation.get("events") or []) or observation.get("record")):
-            settings, mistakes = self._settings(event, files=True)
+            settings, mistakes = self._settings(run, event, files=True)
         steps = settings.values["drain_steps"].items if settings.values["drain_steps"] else []
         self._say(told, order)
         place = str(run["options"]["report_dir"] or "graceful-reports")
@@ -195,24 +241,29 @@ class ActionModule(ActionBase):
                 "looks": bool(controller.looks(steps, 0)),
             },
             "mistakes": mistakes,
-            "interruptions": module.interruptions,
+            "interruptions": interruptions,
             "looks": controller.looks(steps, run.get("pass", 0) + 1),
             "step": self._step(told, settings.values, os.path.join(place, CHECKPOINTS)),
             "changed": _changed(told, before, order),
         }
 
     def _approval(self, approval: Json) -> Json:
-        return {"order": "approve", "events": [approval["event"]], "max_age": approval["max_age"], "wait": 0.0}
+        # The host has noted it a moment before it reported it.
+        return {"order": "approve", "events": [approval["event"]], "max_age": approval["max_age"] + 5.0, "wait": 0.0}
 
-    def _settings(self, event: Json, files: bool) -> tuple[Settings, list[str]]:
+    def _settings(self, run: Json, event: Json, files: bool) -> tuple[Settings, list[str]]:
         settings, mistakes = host_settings(self, self._vars, event)
+        drill = run["options"]["drill"]
+        if drill:
+            # Whatever anybody wrote: in a drill no host asks Azure.
+            settings.values.update(endpoint=drill["endpoints"][self._host], vm_name=drill["names"][self._host])
         return settings, mistakes + (file_mistakes(self, self._vars, settings.values) if files else [])
 
     def _arguments(self, run: Json, order: Json, settings: Settings, before: Json) -> Json:
         values = settings.values
         args: Json = {
             "endpoint": values["endpoint"],
-            "api_version": values["api_version"],
+            "api_version": api_version(values["api_version"], before),
             "connect_timeout": CONNECT_TIMEOUT,
             "record_dir": values["record_dir"],
             "order": order["order"],
@@ -230,9 +281,10 @@ class ActionModule(ActionBase):
         if order["order"] in ("ready", "put_back"):
             args.update(self._work(order, values))
             args["silent_for"] = 300.0 if order["order"] == "put_back" else 120.0
+            args["lapsed"] = order.get("lapsed") or []
             taken = run.get("controller_steps", {}).get(self._host)
             if taken and taken["mode"] == "look":
-                looked = self._vars.get("graceful_looked") or {}
+                looked = self._vars.get("maintenance_looked") or {}
                 args["looked"] = controller.looked(looked.get("results") or [], run["pass"])
             elif taken and before.get("step"):
                 args["controller_step"] = self._answer(before["step"], values)
@@ -241,12 +293,11 @@ class ActionModule(ActionBase):
     def _work(self, order: Json, values: Json) -> Json:
         drains, saves, health = values["drain_steps"], values["checkpoint"], values["health"]
         wanted = order["order"] == "put_back" or order.get("drain", True)
-        secrets = {key: value for part in (drains, saves, health) if part for key, value in part.secrets.items()}
         return {
-            "steps": drains.items if drains and wanted else [],
-            "checkpoint": saves.items if wanted else [],
-            "health": health.items,
-            "secrets": secrets,
+            "steps": drains.shown if drains and wanted else [],
+            "checkpoint": saves.shown if wanted else [],
+            "health": health.shown,
+            "secrets": _secrets((drains, saves, health)),
             "checkpoint_dir": values["checkpoint_dir"],
             "undo_on_failure": values["undo_on_failure"],
         }
@@ -265,6 +316,12 @@ class ActionModule(ActionBase):
             module.reconnect(left)
             args["wait"] = max(0.0, left)
 
+    def _admitted(self, raw: Json) -> Json:
+        told = admitted(raw)
+        for warning in (told["observation"] or {}).get("warnings", ()):
+            self._display.warning(f"[{self._host}] {warning}")
+        return told
+
     # ---- steps that the controller takes
 
     def _step(self, told: Json, values: Json, place: str) -> Json | None:
@@ -278,7 +335,7 @@ class ActionModule(ActionBase):
         return {**described, "controller_copy": os.path.join(place, self._host, archive_name(step["name"]))}
 
     def _answer(self, step: Json, values: Json) -> Json:
-        told = controller.answer(step, self._vars.get("graceful_answer"))
+        told = controller.answer(step, self._vars.get("maintenance_answer"))
         if told["ok"] and step["kind"] == "tasks" and step["mode"] != "send":
             problem = self._probe(step, values)
             told.update(ok=not problem, message=problem or "the tasks ran and the probe passed")
@@ -319,7 +376,8 @@ class ActionModule(ActionBase):
         templar = self._templar.copy_with_new_env(available_variables=variables)
         if hasattr(templar, "evaluate_conditional"):
             return bool(templar.evaluate_conditional(condition))
-        asked = Conditional(loader=self._loader)
+        # ansible-core before 2.19.
+        asked: t.Any = Conditional(loader=self._loader)
         asked.when = [condition]
         return bool(asked.evaluate_conditional(templar=templar, all_vars=variables))
 
@@ -343,9 +401,17 @@ def _changed(told: Json, before: Json, order: Json) -> bool:
     return state in CHANGING and not again
 
 
-def _float(given: Json, key: str, default: float) -> float:
-    value = given.get(key)
+def _secrets(parts: t.Iterable[Items | None]) -> str:
+    """One text: of a dictionary, Ansible would cross out each value wherever it is in the answer, also within names."""
+    return json.dumps({key: value for part in parts if part for key, value in part.secrets.items()})
+
+
+def _seconds(given: Json, key: str, default: float) -> float:
     try:
-        return default if value is None else float(value)
-    except (TypeError, ValueError) as exc:
-        raise AnsibleActionFail(f"{key} is {clean(value, 60)}; it has to be a number of seconds.") from exc
+        return default if given.get(key) is None else seconds(given[key], key)
+    except WrongSetting as exc:
+        raise AnsibleActionFail(clean(exc, 300)) from exc
+
+
+def _for_roles(name: str, kind: str) -> str:
+    return f"The controller takes the step {quoted(name)} ({kind}), which a task cannot do. Use the collection's roles."

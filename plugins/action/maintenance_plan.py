@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import socket
 import time
 import typing as t
@@ -16,15 +15,35 @@ from ansible import constants as C
 from ansible import context
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
-from ansible_collections.graceful.azure.plugins.module_utils._text import clean, iso
 from ansible_collections.graceful.azure.plugins.module_utils._checks import WrongSetting
-from ansible_collections.graceful.azure.plugins.plugin_utils._recap import doing, messages, report, standing
-from ansible_collections.graceful.azure.plugins.plugin_utils._reconcile import NOTHING, Seen, advance, begin
+from ansible_collections.graceful.azure.plugins.module_utils._text import clean, iso
+from ansible_collections.graceful.azure.plugins.plugin_utils import _report_dir as report_dir
+from ansible_collections.graceful.azure.plugins.plugin_utils._drill import under_way
+from ansible_collections.graceful.azure.plugins.plugin_utils._play import (
+    play_hosts,
+    require_all_tasks,
+    require_linear,
+    variables_of,
+)
+from ansible_collections.graceful.azure.plugins.plugin_utils._recap import (
+    doing,
+    failure_of,
+    last_occasions,
+    messages,
+    report,
+    standing,
+)
+from ansible_collections.graceful.azure.plugins.plugin_utils._reconcile import (
+    NOTHING,
+    STEP_TAKEN_WITHIN,
+    Seen,
+    advance,
+    begin,
+)
 from ansible_collections.graceful.azure.plugins.plugin_utils._settings import read_settings
 from ansible_collections.graceful.azure.plugins.plugin_utils._slices import say
 
 Json = dict[str, t.Any]
-NAMES_FILE = "azure-names.json"
 # After so many seconds without a change, what is announced and what is waited for is said again.
 QUIET = 30
 
@@ -41,48 +60,41 @@ class ActionModule(ActionBase):
         del tmp
         self._vars = task_vars or {}
         state = self._task.args.get("state")
+        if state == "recap":
+            return {**result, "msg": self._recap(), "changed": False}
         try:
             run, told = self._begin() if state == "begin" else self._advance()
         except WrongSetting as exc:
             raise AnsibleActionFail(clean(exc, 1000)) from exc
-        result.update(msg=told, changed=False)
-        facts: Json = {"graceful_run": run}
-        if run["done"] or run.get("tell"):
-            facts["graceful_result"] = report(run, time.time())
+        told_of = report(run, time.time()) if run["done"] or run.get("tell") else {}
         if run["done"] and run["options"]["webhooks"] and not run["check_mode"]:
-            last = {"done": "restored", "failed": "failed"}.get(facts["graceful_result"]["result"])
-            run["tell"] = [*run["tell"], *([last] if last else []), "finished"]
-        result["ansible_facts"] = {**facts, "graceful_pass": _for_tasks(run)}
+            run["tell"] += last_occasions(told_of)
+        # Registered, and no facts: those could be overwritten by the facts that a host tells. The whole run is one
+        # text, which Ansible does not look into each time that something else is asked for.
+        whole = json.dumps(run, default=str)
+        result.update(_for_tasks(run, told_of), msg=told, changed=False, run=whole, report=told_of)
         return result
+
+    def _recap(self) -> list[str]:
+        """Shown by itself: a callback that leaves out tasks that went well would not show it."""
+        lines: list[str] = self._vars["graceful_pass"]["report"]["messages"]
+        for line in ["Recap:", *(f"  {line}" for line in lines)]:
+            say(line)
+        return lines
 
     # ---- the beginning
 
     def _begin(self) -> tuple[Json, list[str]]:
-        self._demand_linear()
-        self._demand_all_tasks()
+        require_linear(self)
+        require_all_tasks(self._vars)
         options = self._options()
         now = time.time()
         name = options["run_name"] or f"{socket.gethostname()} {iso(now)}"
+        if options["drill"]:
+            name = f"drill, {name}"
         run = begin(str(uuid.uuid4()), name, options, now)
-        run.update(options=options, force=options["force_claim"], names=self._learnt_names(options))
+        run.update(options=options, force=options["force_claim"], **self._known_names(options))
         return run, [f"Run {name}"]
-
-    def _demand_linear(self) -> None:
-        strategy = str(self._task.get_play().strategy or C.DEFAULT_STRATEGY).rpartition(".")[2]
-        if strategy not in ("linear", "debug"):
-            raise AnsibleActionFail(
-                f"The play uses the strategy {strategy}. Maintenance needs hosts that go on together: "
-                "set strategy: ansible.builtin.linear in the play."
-            )
-
-    def _demand_all_tasks(self) -> None:
-        tags = [str(tag) for tag in self._vars.get("ansible_run_tags") or ["all"]]
-        skipped = [str(tag) for tag in self._vars.get("ansible_skip_tags") or []]
-        if "all" not in tags or skipped:
-            raise AnsibleActionFail(
-                f"--tags {','.join(tags)} and --skip-tags {','.join(skipped) or 'none'} would leave parts of the "
-                "maintenance out, and nothing would be looked after. Run it without them."
-            )
 
     def _options(self) -> Json:
         settings = read_settings(self._vars, self._templar.template, ("run",))
@@ -93,56 +105,43 @@ class ActionModule(ActionBase):
         values = {key: value for key, value in settings.values.items() if key != "webhooks"}
         values.update(
             check_mode=bool(self._task.check_mode),
-            forks=int(context.CLIARGS.get("forks") or C.DEFAULT_FORKS),
-            drill=bool(self._vars.get("graceful_drill")),
+            forks=int(context.CLIARGS.get("forks") or C.config.get_config_value("DEFAULT_FORKS")),
+            drill=under_way(self._vars),
             webhooks=bool(settings.values["webhooks"]) and "graceful_webhooks" not in settings.mistakes,
             webhook_mistake=settings.mistakes.get("graceful_webhooks", ""),
         )
+        if values["drill"]:
+            # The event is announced already, and what was learnt is to be kept whatever it is.
+            values.update(wait=0, report_always=True)
         return values
 
-    def _learnt_names(self, options: Json) -> dict[str, str]:
-        """Azure names that earlier runs learnt: a host that cannot be reached now is still known by its name."""
-        try:
-            with open(os.path.join(self._report_dir(options), NAMES_FILE), encoding="utf-8") as file:
-                names = json.load(file)
-        except (OSError, ValueError):
-            return {}
-        hosts = set(self._vars.get("ansible_play_hosts_all") or [])
-        named = names.items() if isinstance(names, dict) else ()
-        return {host: clean(name, 200) for host, name in named if host in hosts and isinstance(name, str)}
+    def _known_names(self, options: Json) -> dict[str, dict[str, str]]:
+        if options["drill"]:
+            return {"names": dict(options["drill"]["names"])}
+        # Also of hosts that are not in this run.
+        return {"learnt": report_dir.read_names(self._report_dir(options), self._vars["groups"].get("all", []))}
 
     def _report_dir(self, options: Json) -> str:
-        return os.path.realpath(os.path.expanduser(str(options["report_dir"] or "graceful-reports")))
+        return report_dir.absolute(str(options["report_dir"] or "graceful-reports"))
 
     def _keep_names(self, run: Json) -> None:
-        if not run["options"]["report_dir"] or run["drill"] or run["check_mode"]:
-            return
-        path = os.path.join(self._report_dir(run["options"]), NAMES_FILE)
-        with contextlib.suppress(OSError, ValueError):
-            known: Json = {}
-            if os.path.exists(path):
-                with open(path, encoding="utf-8") as file:
-                    known = json.load(file)
-            if {**known, **run["names"]} == known:
-                return
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-            with open(f"{path}.draft", "w", encoding="utf-8") as file:
-                json.dump({**known, **run["names"]}, file, indent=1, sort_keys=True)
-            os.replace(f"{path}.draft", path)
+        if run["options"]["report_dir"] and not run["drill"] and not run["check_mode"]:
+            with contextlib.suppress(OSError):
+                report_dir.keep_names(self._report_dir(run["options"]), run["names"])
 
     # ---- each pass
 
     def _advance(self) -> tuple[Json, list[str]]:
-        before: Json = self._vars["graceful_run"]
+        before: Json = json.loads(self._vars["graceful_pass"]["run"])
         every = self._vars["hostvars"]
-        targeted = list(self._vars.get("ansible_play_hosts_all") or [])
-        hosts = {host: seen for host in targeted if (seen := _raw(every, host).get("graceful_host"))}
+        targeted = play_hosts(self._vars)
+        hosts = {host: seen for host in targeted if (seen := variables_of(every, host).get("graceful_host"))}
         now = time.time()
         something = any((seen.get("observation") or {}).get("events") for seen in hosts.values())
         seen = Seen(
             hosts=hosts,
             groups={name: list(members) for name, members in self._vars["groups"].items()},
-            names=self._names(every, targeted) if something else {},
+            names=self._names(every, targeted) if something and not before["drill"] else {},
             options=before["options"],
             now=now,
             approvals=self._approvals(before),
@@ -165,7 +164,7 @@ class ActionModule(ActionBase):
         """Azure names that the inventory tells, by graceful_vm_name or by azure.azcollection's inventory plugin."""
         names = {}
         for host in self._vars["groups"].get("all", []):
-            own = _raw(every, host)
+            own = variables_of(every, host)
             given = own.get("graceful_vm_name")
             if given is not None and host not in targeted:
                 with contextlib.suppress(Exception):
@@ -180,25 +179,26 @@ class ActionModule(ActionBase):
         """The answers to the approvals that the last pass asked for."""
         if not before["approve"]:
             return []
-        results = (self._vars.get("graceful_approvals") or {}).get("results") or []
+        results = (self._vars.get("maintenance_approvals") or {}).get("results") or []
         return [dict(one, host=one["item"]["host"]) for one in results if one.get("pass") == before["pass"] + 1]
 
     def _answers(self, before: Json) -> dict[str, bool]:
         asked = [one["event_id"] for one in before["confirm"]]
-        results = (self._vars.get("graceful_confirmation") or {}).get("results") or []
+        results = (self._vars.get("maintenance_confirmation") or {}).get("results") or []
         typed = {str(one["item"]["event_id"]): str(one.get("user_input") or "") for one in results if "item" in one}
         return {event_id: typed.get(event_id, "").strip().lower() == "yes" for event_id in asked}
 
 
-def _raw(every: t.Any, host: str) -> t.Mapping[str, t.Any]:
-    """A host's variables without evaluating any of them."""
-    return t.cast(t.Mapping[str, t.Any], every.raw_get(host) if hasattr(every, "raw_get") else every[host])
-
-
-def _for_tasks(run: Json) -> Json:
+def _for_tasks(run: Json, result: Json | None) -> Json:
     """What the role's tasks look at."""
-    keys = ("run_id", "pass", "next", "involved", "approve", "confirm", "tell", "done", "check_mode")
+    keys = ("run_id", "pass", "next", "involved", "approve", "confirm", "tell", "done", "check_mode", "options")
     steps = {host: step["tasks"] for host, step in (run.get("controller_steps") or {}).items()}
     # Where hosts join, the passes that are left do nothing, and the role goes on with all hosts.
-    files = {"passes": NOTHING, "hours": NOTHING} if run["next"] == NOTHING else {"passes": "passes.yml", "hours": "hours.yml"}
-    return {**{key: run.get(key) for key in keys}, **files, "steps": steps, "doing": doing(run)}
+    files = (
+        {"passes": NOTHING, "hours": NOTHING}
+        if run["next"] == NOTHING
+        else {"passes": "passes.yml", "hours": "hours.yml"}
+    )
+    failure = failure_of(result) if run["done"] and result else ""
+    more = {"steps": steps, "steps_until": time.time() + STEP_TAKEN_WITHIN, "doing": doing(run), "failure": failure}
+    return {**{key: run.get(key) for key in keys}, **files, **more}

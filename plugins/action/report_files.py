@@ -36,7 +36,7 @@ class ActionModule(ActionBase):
         data = safe(options["data"])
         short = summary(data)
         result.update(changed=False, page="", data="", removed=[], margin=drill_margin(data) if short["drill"] else [])
-        if options["directory"] and (options["always"] or short["result"] != "nothing"):
+        if options["directory"] and (options["always"] or short["events"] or short["result"] != "nothing"):
             result.update(self._write(report_dir.absolute(options["directory"]), data, options["keep"]))
         # Artifacts for AWX, as set_stats would leave them.
         stats = {
@@ -57,7 +57,8 @@ class ActionModule(ActionBase):
         written: dict[str, t.Any] = {}
         try:
             page, kept = report_dir.write_report(directory, data, datetime.now(timezone.utc))
-            written = {"changed": True, "page": page, "data": kept}
+            # No host of the play has changed.
+            written = {"page": page, "data": kept}
             written["removed"] = report_dir.remove_old(directory, keep, data)
         except OSError as exc:
             what = "Old reports cannot be removed from" if written else "The report cannot be written to"

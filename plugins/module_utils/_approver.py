@@ -31,6 +31,11 @@ from ansible_collections.graceful.azure.plugins.module_utils._text import clean,
 UNCONFIRMED_FOR = 30.0
 READ_EVERY = 1.0
 
+
+class NotTaken(EventsError):
+    """The service itself has refused the request: it would be refused from everybody."""
+
+
 BeforePost = t.Callable[[t.List[str]], None]
 
 
@@ -155,11 +160,12 @@ class _Attempt:
         try:
             document = self.service.read().document
         except EventsError as exc:
-            raise self._unknown(posted, refusal, exc) from exc
+            unknown = self._unknown(posted, refusal, exc)
+            raise NotTaken(unknown.message, **unknown.fields) from exc
         still = self._sort(document, posted)
         self._check_missing("its approval was refused")
         if still:
-            raise EventsError(
+            raise NotTaken(
                 f"{refusal.message} Not approved: {listed(still)}, still Scheduled. Azure acts at NotBefore anyway; "
                 "run the task again to approve sooner.",
                 **self.approval.lists(),

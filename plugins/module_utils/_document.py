@@ -47,6 +47,10 @@ class Event(t.TypedDict):
     leader: str | None
 
 
+# What is returned, admitted from hosts, planned and reported: the fields of an event are listed nowhere else.
+EVENT_FIELDS = {name: getattr(kind, "__forward_arg__", str(kind)) for name, kind in Event.__annotations__.items()}
+
+
 class Document(t.NamedTuple):
     incarnation: int | str | None
     events: list[Event]

@@ -37,10 +37,10 @@ def checked(endpoint: str) -> str:
 
 
 def _wrong(endpoint: str, why: str) -> WrongOption:
-    from ansible_collections.graceful.azure.plugins.module_utils._text import clean, masked, quoted
+    from ansible_collections.graceful.azure.plugins.module_utils._text import clean, quoted
 
     return WrongOption(
-        f"endpoint {quoted(masked(endpoint), 200)} {clean(why)}. "
+        f"endpoint {quoted(endpoint, 200)} {clean(why)}. "
         "Give the scheme and host only, such as http://169.254.169.254 or http://127.0.0.1:8080, or auto."
     )
 

@@ -24,7 +24,7 @@ from ansible_collections.graceful.azure.plugins.module_utils._document import (
     same_id,
     seen_by,
 )
-from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError, Refused
+from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
 from ansible_collections.graceful.azure.plugins.module_utils._record import Keeper, LostClaim
 from ansible_collections.graceful.azure.plugins.module_utils._service import Reading, Service
 from ansible_collections.graceful.azure.plugins.module_utils._text import clean
@@ -63,6 +63,10 @@ class Order(t.NamedTuple):
     looked: t.Mapping[str, Json] = {}
     # For approve: how old, in seconds, this host's own verification may be.
     max_age: float = 60.0
+    # For put_back: events that still stand, and for which the host is put back all the same.
+    lapsed: t.Sequence[str] = ()
+    # For look: whether to see that a record could be written.
+    probe_record: bool = False
 
     @property
     def event_ids(self) -> list[str]:
@@ -176,6 +180,8 @@ class Engine:
         return bool(self.order.known) and fingerprint(self._events) != self.order.known
 
     def _look(self) -> Json:
+        if self.order.probe_record:
+            self.keeper.probe()
         if self.order.wait > 0:
             self._poll(self._changed)
         return {"state": "looked", "message": ""}
@@ -188,7 +194,7 @@ class Engine:
         # A run that was suspended may come with an order that is long out of date.
         standing = {same_id(event["event_id"]) for event in self._events if event["event_status"] != STARTED}
         events = [event for event in self.order.events if same_id(event["event_id"]) in standing]
-        held = self._claim(events)
+        held = self._claim(events, standing=True)
         mine = [event_id for event_id in map(_id_of, events) if event_id not in held]
         if not mine:
             self._note_orphan(held)
@@ -199,8 +205,8 @@ class Engine:
         )
         return {**result, "held": held}
 
-    def _claim(self, events: t.Sequence[Json]) -> Json:
-        held, warnings = self.keeper.claim(events, self.boot_id)
+    def _claim(self, events: t.Sequence[Json], standing: bool = False) -> Json:
+        held, warnings = self.keeper.claim(events, self.boot_id, standing)
         self.warnings.extend(warnings)
         return held
 
@@ -237,7 +243,7 @@ class Engine:
     def _steps(self, mine: t.Sequence[str], progress: t.Callable[[str], None]) -> Steps:
         from ansible_collections.graceful.azure.plugins.module_utils._steps import Steps
 
-        return Steps(self.order, self.keeper, mine, progress)
+        return Steps(self.order, self.keeper, mine, progress, Worker(self.keeper.folder.path, self.clock).runner)
 
     def _work(self, order: str, mine: t.Sequence[str], work: t.Callable[[t.Callable[[str], None]], Json]) -> Json:
         """Have the work done, and look in on it for as long as this call may take."""
@@ -278,7 +284,7 @@ class Engine:
     # ---- approving
 
     def _approve(self) -> Json:
-        from ansible_collections.graceful.azure.plugins.module_utils._approver import Terms, approve
+        from ansible_collections.graceful.azure.plugins.module_utils._approver import NotTaken, Terms, approve
 
         event = self.order.events[0]
         event_id, ids = same_id(event["event_id"]), self.order.event_ids
@@ -312,7 +318,7 @@ class Engine:
             raise
         except EventsError as exc:
             # What the service itself has refused, no other host needs to try.
-            final = isinstance(exc, Refused) or isinstance(exc.__cause__, Refused)
+            final = isinstance(exc, NotTaken)
             return {"state": "failed", "message": exc.message, "approval": note("failed", exc.message), "final": final}
         outcomes = (
             ("approved", done.approved, ""),
@@ -367,13 +373,14 @@ class Engine:
         mine = [event_id for event_id in self.order.event_ids if event_id not in held]
         if not mine:
             return {"state": "held_by_other_run", "message": _held_message(held), "held": held}
-        times = Times(mine, self.keeper.read() or {"events": {}}, self.clock.monotonic(), self.keeper.now)
+        awaited = [event_id for event_id in mine if event_id not in self.order.lapsed]
+        times = Times(awaited, self.keeper.read() or {"events": {}}, self.clock.monotonic(), self.keeper.now)
         if not self.order.controller_step:
             over = self._poll(lambda: self._all_gone(times), 0.5)
             self._note_times(mine, times)
             if not over:
                 return {"state": "waiting", "message": self._standing(mine), "held": held, "times": times.told()}
-        gone = [event_id for event_id in mine if times.gone(event_id) or self.order.controller_step]
+        gone = [event_id for event_id in awaited if times.gone(event_id) or self.order.controller_step]
         if self._still_needed(mine):
             # Another event needs the host drained: what is gone is closed, and the steps stay.
             self.keeper.close(mine, gone, "gone")
@@ -407,7 +414,8 @@ class Engine:
         if self._reading is None:
             self._read()
         standing = {same_id(event["event_id"]) for event in self._events}
-        others = [key for key in (record["events"] if record else {}) if key not in mine]
+        events = record["events"].items() if record else ()
+        others = [key for key, entry in events if key not in mine and not entry["lapsed"]]
         # Where the document cannot be read, what is claimed counts as standing.
         return any(key in standing or self._reading is None for key in others)
 
@@ -420,8 +428,7 @@ class Engine:
 
     def _release(self) -> Json:
         worker = Worker(self.keeper.folder.path, self.clock)
-        busy = worker.running()
-        if busy is not None and busy.get("run_id") == self.keeper.run.run_id:
+        if worker.state().get("run_id") == self.keeper.run.run_id:
             worker.stop()
         released = self.keeper.release(self.order.event_ids)
         return {"state": "released", "message": f"{len(released)} claims given back"}

@@ -17,7 +17,7 @@ from ansible_collections.graceful.azure.plugins.module_utils._errors import Even
 from ansible_collections.graceful.azure.plugins.module_utils._kind import Options, Runner
 from ansible_collections.graceful.azure.plugins.module_utils._patience import Late, Patience, Proof
 from ansible_collections.graceful.azure.plugins.module_utils._peer import Login, NoAnswer, ask, connect
-from ansible_collections.graceful.azure.plugins.module_utils._text import clean, masked
+from ansible_collections.graceful.azure.plugins.module_utils._text import clean
 
 PAUSE = 2.0
 OPTIONS: t.Mapping[str, t.Mapping[str, t.Any]] = {
@@ -74,7 +74,7 @@ def _look_of(item: Options, run: Runner) -> tuple[str, t.Callable[[Patience], Pr
     if item["port"] is not None:
         return f"port {item['port']}", functools.partial(_port_takes_connections, item["port"])
     if item["url"] is not None:
-        return clean(masked(item["url"]), 200), functools.partial(_url_answers, item)
+        return clean(item["url"], 200), functools.partial(_url_answers, item)
     return clean(" ".join(item["argv"]), 200), functools.partial(_program_ends_well, item["argv"], run)
 
 
@@ -87,7 +87,7 @@ def _port_takes_connections(port: int, patience: Patience) -> Proof:
 
 
 def _url_answers(item: Options, patience: Patience) -> Proof:
-    shown = clean(masked(item["url"]), 200)
+    shown = clean(item["url"], 200)
     login = Login(item["username"], item.get("password")) if item["username"] else None
     try:
         status = ask(item["url"], patience.request_timeout(), headers=item.get("headers"), login=login).status

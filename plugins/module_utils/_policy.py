@@ -63,6 +63,7 @@ KEYS = (
     "resource",
     "unknown_names",
     "urgent",
+    "expires_after",
     "action",
 )
 
@@ -108,6 +109,12 @@ DEFAULT_POLICY: t.Final[t.Sequence[t.Mapping[str, t.Any]]] = (
         "because": "half a minute of notice: use all of it",
     },
     {
+        "name": "eviction is likely",
+        "event_type": "SpotRebalanceRecommendation",
+        "action": NOTIFY,
+        "because": "most recommendations are not followed by an eviction",
+    },
+    {
         "name": "anything else",
         "action": NOTIFY,
         "because": "a type that is not known yet is a person's decision",
@@ -122,6 +129,10 @@ class Decision(t.NamedTuple):
     ignores_unknown_names: bool
     # The window does not put it off.
     urgent: bool = False
+    # After so many seconds the host is put back although the event stands, unless Azure has started it.
+    expires_after: int | None = None
+    # That time is over.
+    lapsed: bool = False
 
     @property
     def drains(self) -> bool:
@@ -213,12 +224,18 @@ def _rule(rule: t.Any, position: int) -> Rule:
 
 def _decision(given: t.Mapping[str, t.Any], where: str, name: str) -> Decision:
     unknown = check.choice(given.get("unknown_names", "hold"), f"{where}: unknown_names", ("hold", "ignore"))
+    action = check.choice(given["action"], f"{where}: action", tuple(ACTIONS))
+    if "expires_after" in given and action != DRAIN:
+        raise check.WrongSetting(f"{where}: expires_after goes with the action {DRAIN} only.")
     return Decision(
-        action=check.choice(given["action"], f"{where}: action", tuple(ACTIONS)),
+        action=action,
         rule=check.text(given["name"], f"{where}: name") if "name" in given else name,
         because=check.text(given["because"], f"{where}: because") if "because" in given else "the policy says so",
         ignores_unknown_names=unknown == "ignore",
         urgent=check.boolean(given.get("urgent", False), f"{where}: urgent"),
+        expires_after=check.number(given["expires_after"], f"{where}: expires_after")
+        if "expires_after" in given
+        else None,
     )
 
 

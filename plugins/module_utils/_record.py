@@ -85,7 +85,14 @@ class Keeper:
             self.folder.inspect()
             return self.folder.read()
 
-    def claim(self, events: t.Sequence[t.Mapping[str, t.Any]], boot_id: str) -> tuple[dict[str, Record], list[str]]:
+    def probe(self) -> None:
+        """Raises if no record could be written. The directory is made."""
+        with self._explained(), self.folder.locked(self.clock):
+            self.folder.probe()
+
+    def claim(
+        self, events: t.Sequence[t.Mapping[str, t.Any]], boot_id: str, standing: bool = False
+    ) -> tuple[dict[str, Record], list[str]]:
         """Claim these events for this run. Returns who holds what could not be claimed, by id, and warnings."""
         held: dict[str, Record] = {}
         with self._explained(), self.folder.locked(self.clock):
@@ -99,6 +106,9 @@ class Keeper:
                     held[event_id] = holder(other)
                     continue
                 record["events"][event_id] = self._claimed(record, event, entry, other)
+                if standing:
+                    # It was missing for a moment only: the next time begins anew.
+                    record["events"][event_id].update(gone=None, gone_reads=0)
             self.folder.write(record if record["events"] or unfinished(record) else None)
         return held, warnings
 
@@ -125,7 +135,7 @@ class Keeper:
         self, record: Record, event: t.Mapping[str, t.Any], entry: Record | None, other: Record | None
     ) -> Record:
         blank = {"ready": None, "started": None, "gone": None, "gone_reads": 0, "gave_up": None, "approval": None}
-        fresh: Record = {**blank, **(entry or {})}
+        fresh: Record = {**blank, "noticed": self.now, "lapsed": None, **(entry or {})}
         known = entry["event"] if entry else {"event_type": UNKNOWN}
         fresh["event"] = {**known, **{key: value for key, value in event.items() if value is not None}}
         mine = entry["claim"] if entry and not other else None
@@ -198,8 +208,12 @@ class Keeper:
             self._mark(record, "failed", f"{step['name']} was taken after the claim was lost", event["event_id"])
             self.folder.write(record)
 
-    def close(self, event_ids: t.Collection[str], closed: t.Collection[str], mark: str) -> Record:
-        """Move these events into the history. Returns the record as it was, for the report."""
+    def close(
+        self, event_ids: t.Collection[str], closed: t.Collection[str], mark: str, lapsed: t.Collection[str] = ()
+    ) -> Record:
+        """Move these events into the history. Returns the record as it was, for the report.
+
+        Those that have lapsed still stand: they stay, in nobody's hands, so that no run drains for them again."""
         with self.change(event_ids) as record:
             for event_id in closed:
                 entry = record["events"].get(event_id)
@@ -209,8 +223,11 @@ class Keeper:
                     self.folder.archive(whole, event_id, self.now)
             before: Record = {**record, "events": dict(record["events"]), "steps": list(record["steps"])}
             for event_id in closed:
-                record["events"].pop(event_id, None)
-            if not record["events"]:
+                entry = record["events"].pop(event_id, None)
+                if entry is not None and event_id in lapsed:
+                    claim = {**entry["claim"], "silent_until": self.now}
+                    record["events"][event_id] = {**entry, "claim": claim, "ready": None, "lapsed": self.now}
+            if all(entry["lapsed"] for entry in record["events"].values()):
                 record["steps"] = unfinished(record)
             return before
 

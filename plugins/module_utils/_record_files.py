@@ -88,6 +88,8 @@ _is_claim = _shaped(run_id=_is_text, run_name=_is_text, since=is_time, renewed=i
 _is_entry = _shaped(
     event=_shaped(event_id=_is_text, event_type=_is_text),
     claim=_is_claim,
+    noticed=is_time,
+    lapsed=_or_none(is_time),
     ready=_or_none(is_time),
     started=_or_none(is_time),
     gone=_or_none(is_time),
@@ -223,6 +225,17 @@ class Folder:
             raise WrongOption(f"The record cannot be written as JSON: {clean(exc)}. Nothing was written.") from exc
         if len(body) > LARGEST_RECORD:
             raise WrongOption(f"{file} would be larger than {LARGEST_RECORD} bytes, nothing was written.")
+        with self._draft(body) as draft:
+            os.replace(draft, file)
+        _sync(os.path.dirname(file))
+
+    def probe(self) -> None:
+        """Write as if it were a record, and keep nothing of it."""
+        with self._draft(b"{}"):
+            pass
+
+    @contextlib.contextmanager
+    def _draft(self, body: bytes) -> t.Iterator[str]:
         # One name is enough under the lock, and what a killed process left there does not pile up.
         draft = os.path.join(self.path, ".draft")
         with contextlib.suppress(FileNotFoundError):
@@ -232,12 +245,10 @@ class Folder:
                 opened.write(body)
                 opened.flush()
                 os.fsync(opened.fileno())
-            os.replace(draft, file)
-        except OSError:
+            yield draft
+        finally:
             with contextlib.suppress(OSError):
                 os.unlink(draft)
-            raise
-        _sync(os.path.dirname(file))
 
     def _trim(self, newest: str) -> None:
         with contextlib.suppress(OSError):

@@ -33,8 +33,12 @@ def run(
     seconds: float,
     user: str | None = None,
     environment: t.Mapping[str, str] | None = None,
+    note: t.Callable[[int | None], None] | None = None,
 ) -> Ran:
-    """Run a program to its end. At the deadline it is killed, with everything that it has started in its group."""
+    """Run a program to its end. At the deadline it is killed, with everything that it has started in its group.
+
+    `note` is told its group when it has begun, and None when it has ended: it may outlive this process.
+    """
     program = clean(argv[0], 200)
     become, variables = _as_user(program, user)
     try:
@@ -56,6 +60,8 @@ def run(
     except (ValueError, subprocess.SubprocessError) as exc:
         raise EventsError(f"{program} cannot be run: {clean(exc, 200)}.") from exc
     try:
+        if note:
+            note(process.pid)
         out, err = _output(process, time.monotonic() + seconds)
     except TimeoutError:
         raise Late(f"{program} did not end within {max(0.0, seconds):.3g} s and was stopped.") from None
@@ -65,6 +71,8 @@ def run(
             with contextlib.suppress(OSError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+        if note:
+            note(None)
         for stream in (process.stdout, process.stderr):
             if stream is not None:
                 stream.close()

@@ -58,6 +58,11 @@ class Service:
     def endpoint(self) -> str:
         return self.client.endpoint
 
+    def begin_with(self, api_version: str | None) -> None:
+        """What auto has found before is tried first."""
+        if self._choosing and api_version in VERSIONS:
+            self.api_version = api_version
+
     def read(self) -> Reading:
         """The document as it stands now, with the time by the service's own clock."""
         headers = {"If-None-Match": self._etag} if self._etag else {}

@@ -17,7 +17,7 @@ from ansible_collections.graceful.azure.plugins.module_utils._errors import Even
 from ansible_collections.graceful.azure.plugins.module_utils._kind import Kind, Noted, Runner, Tools
 from ansible_collections.graceful.azure.plugins.module_utils._patience import Late, Patience
 from ansible_collections.graceful.azure.plugins.module_utils._record import Keeper, LostClaim, find_step, unfinished
-from ansible_collections.graceful.azure.plugins.module_utils._text import clean, count, duration, quoted
+from ansible_collections.graceful.azure.plugins.module_utils._text import clean, count, duration, is_masked, quoted
 
 if t.TYPE_CHECKING:
     from ansible_collections.graceful.azure.plugins.module_utils._engine import Order
@@ -49,7 +49,8 @@ class Next(Exception):
 
     def __init__(self, step: Json) -> None:
         super().__init__(step["name"])
-        self.result = {"state": "next", "message": f"the controller takes the step {quoted(step['name'])}", "next": step}
+        message = f"the controller takes the step {quoted(step['name'])}"
+        self.result = {"state": "next", "message": message, "next": step}
 
 
 def resting(record: Json, now: float, since: float = 0.0) -> Json | None:
@@ -77,14 +78,12 @@ def archive_name(name: str) -> str:
 
 
 class Steps:
-    def __init__(
-        self, order: Order, keeper: Keeper, mine: t.Sequence[str], progress: Progress, run: Runner | None = None
-    ) -> None:
+    def __init__(self, order: Order, keeper: Keeper, mine: t.Sequence[str], progress: Progress, run: Runner) -> None:
         self._order = order
         self._keeper = keeper
         self._mine = mine
         self._progress = progress
-        self._run = run or _real_runner()
+        self._run = run
         self._until = keeper.clock.monotonic() + order.seconds
         self._answer = order.controller_step
         self._record = keeper.read() or {"events": {}, "steps": [], "timeline": []}
@@ -184,7 +183,7 @@ class Steps:
         look = work.look()
         if noted and noted["status"] == "done" and look.done:
             return
-        before = kind.merged(step["options"], noted["before"], look.before) if _begun(noted) else look.before
+        before = _before(kind, step, noted, look.before)
         self._note({**step, "status": "doing", "message": "", "before": before, "data": {}})
         done = work.do()
         self._demand_in_time(step, done.message)
@@ -234,7 +233,7 @@ class Steps:
             raise Next(self._for_controller(step, "look"))
         if looked.get("error"):
             raise EventsError(str(looked["error"]))
-        before = kind.merged(step["options"], noted["before"], looked) if _begun(noted) else looked
+        before = _before(kind, step, noted, looked)
         self._note({**step, "status": "doing", "message": "", "before": before, "data": {}})
         raise Next(self._for_controller(step, "do"))
 
@@ -266,7 +265,7 @@ class Steps:
         except (Next, Failed) as exc:
             return exc.result
         self._clean_up()
-        closed = self._keeper.close(self._mine, self._mine, "restored")
+        closed = self._keeper.close(self._mine, self._mine, "restored", self._order.lapsed)
         return {"state": "put_back", "message": "everything is undone and the host is well", "closed": closed}
 
     def _undo_all(self, lost: bool, check: bool) -> None:
@@ -348,7 +347,14 @@ class Steps:
     # ---- what all steps need
 
     def _options(self, step: Json) -> Json:
-        return {**step["options"], **self._order.secrets.get(f"{step['phase']}/{step['name']}", {})}
+        secrets = self._order.secrets.get(f"{step['phase']}/{step['name']}", {})
+        lost = next((key for key, value in step["options"].items() if key not in secrets and is_masked(value)), "")
+        if lost:
+            raise EventsError(
+                f"{lost} has a URL whose secret part is never noted. Write the step down again as it was, or undo it "
+                "by hand and remove the host's record"
+            )
+        return {**step["options"], **secrets}
 
     def _left(self, step: Json) -> float:
         left = self._until - self._keeper.clock.monotonic()
@@ -404,11 +410,10 @@ def _begun(noted: Json | None) -> bool:
     return noted is not None and noted["data"].get("begun", True)
 
 
+def _before(kind: type[Kind], step: Json, noted: Json | None, now: Json) -> Json:
+    """How it was before anything was done: as an earlier attempt has seen it, if one has begun."""
+    return kind.merged(step["options"], noted["before"], now) if noted is not None and _begun(noted) else now
+
+
 def _key(step: Json) -> Json:
     return {key: step[key] for key in ("phase", "name", "kind")}
-
-
-def _real_runner() -> Runner:
-    from ansible_collections.graceful.azure.plugins.module_utils._run import run
-
-    return run

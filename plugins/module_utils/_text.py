@@ -15,26 +15,42 @@ import unicodedata
 from datetime import datetime, timezone
 
 LONGEST = 600
+# What is looked at of a text at most, before it is cut: nobody can make us clean megabytes.
+LARGEST = 20_000
 # Control characters, marks that change the direction of text, lone surrogates, and what is not assigned.
 _UNREADABLE = ("Cc", "Cf", "Cs", "Cn", "Co", "Zl", "Zp")
-_TEMPLATE = re.compile(r"\{(?=[{%#])")
-_USERINFO = re.compile(r"(\b[A-Za-z][A-Za-z0-9+.-]*://)[^\s/?#@]*@")
-_QUERY = re.compile(r"(\b[A-Za-z][A-Za-z0-9+.-]*://[^\s?#'\"]*)\?[^\s'\"]*")
+# The second is a header by which ansible-core before 2.19 takes other marks for templates in the text that follows.
+_TEMPLATE = re.compile(r"\{(?=[{%#])|#(?=jinja2:)")
+_SCHEME = r"\b[A-Za-z][A-Za-z0-9+.-]*://"
+# Up to the last @ of the authority; a password may also have characters in it that end one, where no port can be meant.
+_USERINFO = re.compile(rf"({_SCHEME})(?:[^\s/?#]*@|[^\s/?#@:]*:(?!\d*[/?#])\S*@)")
+_QUERY = re.compile(rf"({_SCHEME}[^\s?#'\"]*)\?[^\s'\"]*")
+_MASKED = re.compile(r"://(?:…@|[^\s?#'\"]*\?…)")
 
 
 def clean(value: t.Any, limit: int = LONGEST) -> str:
-    """The value as one line of text that neither a terminal nor a template acts on."""
-    text = " ".join(str(value).split())
+    """The value as one line of text that neither a terminal nor a template acts on, and without the secrets of URLs."""
+    text = masked(" ".join(_text(value)[:LARGEST].split()))
     if not text.isascii() or not text.isprintable():
         text = "".join("?" if unicodedata.category(char) in _UNREADABLE else char for char in text)
-    text = _TEMPLATE.sub("{ ", text)
+    text = _TEMPLATE.sub(lambda found: f"{found.group()} ", text)
     return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def _text(value: t.Any) -> str:
+    try:
+        return str(value)
+    except (RecursionError, ValueError):
+        # Nested too deeply, or a number of too many digits.
+        return f"a {type(value).__name__} that cannot be shown"
 
 
 def clean_all(value: t.Any, limit: int = LONGEST, depth: int = 12) -> t.Any:
     """JSON data with every text in it cleaned, keys included. What is not JSON, or nested too deeply, becomes text."""
-    if value is None or isinstance(value, (bool, int, float)):
+    if value is None or isinstance(value, bool):
         return value
+    if isinstance(value, (int, float)):
+        return value if abs(value) < 1e15 else clean(value, limit)
     if isinstance(value, str) or depth <= 0:
         return clean(value, limit)
     if isinstance(value, t.Mapping):
@@ -46,11 +62,29 @@ def clean_all(value: t.Any, limit: int = LONGEST, depth: int = 12) -> t.Any:
 
 def masked(text: str) -> str:
     """The text without the user names, passwords and queries of the URLs in it."""
-    return _QUERY.sub(r"\1?…", _USERINFO.sub(r"\1…@", text))
+    return _QUERY.sub(r"\1?…", _USERINFO.sub(r"\1…@", text)) if "://" in text else text
+
+
+def masked_all(value: t.Any) -> t.Any:
+    """Options or other data with every text in it masked."""
+    if isinstance(value, t.Mapping):
+        return {key: masked_all(entry) for key, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [masked_all(entry) for entry in value]
+    return masked(value) if isinstance(value, str) else value
+
+
+def is_masked(value: t.Any) -> bool:
+    """Whether something of it was masked, so that it cannot be used as it is."""
+    if isinstance(value, (t.Mapping, list, tuple)):
+        return any(map(is_masked, value.values() if isinstance(value, t.Mapping) else value))
+    return isinstance(value, str) and _MASKED.search(value) is not None
 
 
 def quoted(value: t.Any, limit: int = 80) -> str:
-    return "'" + clean(value, limit).replace("'", "\\'") + "'"
+    """The text between quotes that it cannot end, without escapes."""
+    text = clean(value, limit)
+    return f"'{text}'" if "'" not in text else '"' + text.replace('"', "'") + '"'
 
 
 def listed(names: t.Sequence[t.Any], show: int = 5) -> str:
@@ -84,7 +118,7 @@ def duration(seconds: float) -> str:
     return " ".join(parts[:2]) or "0 s"
 
 
-def iso(moment: t.Union[datetime, float]) -> str:
+def iso(moment: datetime | float) -> str:
     """ISO 8601 in UTC, of a time or of seconds since 1970."""
     if not isinstance(moment, datetime):
         moment = datetime.fromtimestamp(moment, timezone.utc)

@@ -28,7 +28,7 @@ except ImportError:
     REQUESTS_ERROR = traceback.format_exc()
     HTTPAdapter = HTTPConnection = object  # type: ignore[assignment,misc]
 
-USER_AGENT = "graceful.azure/0.1.0"
+USER_AGENT = "graceful.azure/0.2.0"
 MAX_BODY = 1 << 20
 
 

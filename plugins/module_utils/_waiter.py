@@ -41,6 +41,7 @@ class Seen:
         self.started = False
         self.times: dict[str, dict[str, str | None]] = {}
         self.vm_name: str | None = None
+        self.api_version: str | None = None
         self.polls = 0
         self.elapsed = 0.0
         self.slice: float | None = None
@@ -55,6 +56,7 @@ class Seen:
             "started": (bool,),
             "times": (dict,),
             "vm_name": (str, type(None)),
+            "api_version": (str, type(None)),
             "polls": (int,),
             "elapsed": (int, float),
             "slice": (int, float, type(None)),

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import signal
@@ -16,12 +17,15 @@ import typing as t
 
 from ansible_collections.graceful.azure.plugins.module_utils._clock import Clock
 from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
+from ansible_collections.graceful.azure.plugins.module_utils._kind import Runner
 from ansible_collections.graceful.azure.plugins.module_utils._record_files import taken
 
 Json = t.Dict[str, t.Any]
 Work = t.Callable[[t.Callable[[str], None]], Json]
 LOCK = ".worker.lock"
 STATE = ".worker.json"
+# The program that a worker runs. It outlives a worker that is killed, and would act long after the host was put back.
+PROGRAM = ".worker.program"
 # What a worker may use to end by itself when it is told to.
 GRACE = 5.0
 
@@ -32,7 +36,15 @@ class Worker:
     def __init__(self, directory: str, clock: Clock) -> None:
         self._lock = os.path.join(directory, LOCK)
         self._state = os.path.join(directory, STATE)
+        self._program = os.path.join(directory, PROGRAM)
         self._clock = clock
+
+    @property
+    def runner(self) -> Runner:
+        """Runs programs for the work, so that what a killed worker leaves can be ended."""
+        from ansible_collections.graceful.azure.plugins.module_utils._run import run
+
+        return functools.partial(run, note=self._note_program)
 
     def running(self) -> Json | None:
         """Whose worker is at work, None if none is."""
@@ -43,20 +55,20 @@ class Worker:
         return self.state()
 
     def state(self) -> Json:
-        try:
-            with open(self._state, encoding="utf-8") as file:
-                state = json.load(file)
-        except (OSError, ValueError):
-            return {}
-        return state if isinstance(state, dict) else {}
+        return _read(self._state)
 
     def start(self, owner: Json, work: Work) -> None:
         """Begin the work in a process that does not end with this one."""
         lock = self._take()
         if lock is None:
             raise EventsError("Another process works on this host. It is looked at again in a moment.")
-        self._write(owner)
-        child = os.fork()
+        try:
+            self._end_program()
+            self._write(owner)
+            child = os.fork()
+        except BaseException:
+            os.close(lock)
+            raise
         if child:
             os.close(lock)
             return
@@ -109,17 +121,43 @@ class Worker:
             pause = min(0.2, pause * 1.5)
 
     def stop(self) -> None:
-        """End a worker whose run has lost its claim, or whose order was replaced."""
+        """End a worker whose run has lost its claim, or whose order was replaced, and what it runs."""
         for number in (signal.SIGTERM, signal.SIGKILL):
             pid = self.state().get("pid")
             if self.running() is None:
-                return
+                break
             if isinstance(pid, int) and pid > 1:
                 with contextlib.suppress(OSError):
                     os.killpg(pid, number)
             if self.wait(GRACE):
-                return
-        raise EventsError("An earlier process on this host does not end. It is tried again.")
+                break
+        else:
+            raise EventsError("An earlier process on this host does not end. It is tried again.")
+        self._end_program()
+
+    def _note_program(self, group: int | None) -> None:
+        if group is None:
+            with contextlib.suppress(OSError):
+                os.unlink(self._program)
+        else:
+            self._write({"group": group, "began": _began(group)}, self._program)
+
+    def _end_program(self) -> None:
+        """End what a worker that was killed has left running. Its number may be another process's by now."""
+        noted = _read(self._program)
+        group, began = noted.get("group"), noted.get("began")
+        if not isinstance(group, int) or group <= 1 or not began:
+            return
+        end = self._clock.monotonic() + GRACE
+        while _began(group) == began:
+            with contextlib.suppress(OSError):
+                os.killpg(group, signal.SIGKILL)
+            if self._clock.monotonic() >= end:
+                raise EventsError(
+                    "A program that an earlier process has left on this host does not end. It is tried again."
+                )
+            self._clock.sleep(0.05)
+        self._note_program(None)
 
     def _take(self) -> int | None:
         lock = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | getattr(os, "O_CLOEXEC", 0), 0o600)
@@ -128,12 +166,35 @@ class Worker:
         os.close(lock)
         return None
 
-    def _write(self, state: Json) -> None:
-        draft = f"{self._state}.draft"
+    def _write(self, state: Json, path: str = "") -> None:
+        path = path or self._state
+        draft = f"{path}.draft"
         with contextlib.suppress(OSError):
             with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "w") as file:
                 json.dump(state, file)
-            os.replace(draft, self._state)
+            os.replace(draft, path)
+
+
+def _read(path: str) -> Json:
+    try:
+        with open(path, encoding="utf-8") as file:
+            state = json.load(file)
+    except (OSError, ValueError):
+        return {}
+    return state if isinstance(state, dict) else {}
+
+
+def _began(pid: int) -> str:
+    """What tells a process from a later one of the same number; empty if it is not there, or has ended."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            # The name before it, in brackets, may have anything in it.
+            fields = file.read().rpartition(")")[2].split()
+        with open("/proc/sys/kernel/random/boot_id") as file:
+            boot_id = file.read().strip()
+    except OSError:
+        return ""
+    return "" if fields[0] in "ZX" else f"{boot_id} {fields[19]}"
 
 
 def _stop(_number: int, _frame: t.Any) -> None:

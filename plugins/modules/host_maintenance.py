@@ -11,13 +11,18 @@ short_description: Get one host ready for announced maintenance, and put it back
 version_added: 0.2.0
 author: graceful.azure contributors (@graceful)
 description:
-  - Carries one order out on the host, in one process. It claims the events, takes the drain steps, saves the checkpoints,
-    verifies all of it and notes it in the host's record; or it waits until the events are gone, brings back what was lost,
-    undoes the steps last first, checks the health and closes the record.
+  - Carries one order out on the host, in one process. It claims the events, takes the drain steps, saves the
+    checkpoints, verifies all of it and notes it in the host's record; or it waits until the events are gone, brings
+    back what was lost, undoes the steps last first, checks the health and closes the record.
   - A call that is cut off is made again. It finds in the record what was done, and goes on.
   - It acts only while this run holds the claim of the events, and checks that immediately before each step.
-  - As a task it is called again and again until the order is carried out or O(timeout) is over. It lives through a reboot of the
-    host and prints what it waits for. The role P(graceful.azure.maintenance#role) calls it once in each pass.
+  - As a task it is called again and again until the order is carried out or O(timeout) is over. It lives through a
+    reboot of the host and prints what it waits for. The role P(graceful.azure.maintenance#role) calls it once in each
+    pass.
+  - A task fails if its order was not carried out, so that nothing that follows is done for a host that is not ready.
+    With O(timeout=0) it may also end while the work is under way, which is no failure.
+  - Steps that only the controller can take, which are those of the kinds C(haproxy) and C(tasks), need the collection's
+    roles.
 notes:
   - C(async) is not supported. The task reconnects by itself.
   - Work that takes longer than O(wait) goes on in a process of its own on the host, and the next call looks in on it.
@@ -41,17 +46,19 @@ options:
     elements: dict
     default: []
   steps:
-    description: The drain steps, each with C(name), C(kind), C(timeout) and C(options). The role P(graceful.azure.drain#role) has the kinds.
+    description: The drain steps, as in C(graceful_drain_steps). The role P(graceful.azure.drain#role) has the kinds.
     type: list
     elements: dict
     default: []
   checkpoint:
-    description: What to save, in the same form. The role P(graceful.azure.checkpoint#role) has the kinds.
+    description: What to save, as in C(graceful_checkpoint). The role P(graceful.azure.checkpoint#role) has the kinds.
     type: list
     elements: dict
     default: []
   health:
-    description: What has to be well before traffic returns, see the role P(graceful.azure.restore#role).
+    description:
+      - What has to be well before traffic returns, as in C(graceful_health).
+        The role P(graceful.azure.restore#role) has the checks.
     type: list
     elements: dict
     default: []
@@ -76,7 +83,8 @@ options:
     type: str
     default: ""
   silent_for:
-    description: Seconds that the claim may stay silent before another run may take it over.
+    description:
+      - Seconds that the claim may stay silent before another run may take it over. V(0) means 300 more than O(seconds).
     type: float
     default: 120
   force:
@@ -110,6 +118,15 @@ options:
     description: For V(approve), how many seconds ago this host may have verified that it is ready.
     type: float
     default: 60
+  probe_record:
+    description: For V(look), make the directory of the record and see that it can be written. Not in check mode.
+    type: bool
+    default: false
+  lapsed:
+    description: For V(put_back), lower case ids of events that stand and for which the host is put back all the same.
+    type: list
+    elements: str
+    default: []
   timeout:
     description: Seconds that the task may go on, all calls together. V(0) makes one call.
     type: float
@@ -136,25 +153,33 @@ EXAMPLES = r"""
 - name: Get the host ready for what is announced to it
   graceful.azure.host_maintenance:
     order: ready
-    events: "{{ host.observation.events }}"
+    events: "{{ host.observation.events | selectattr('affects_me') }}"
     run_id: by-hand-1
     steps:
       - name: application
         kind: services
-        options: {services: [shop], use: auto}
+        services: [shop]
     timeout: 300
+
+- name: Put it back when the event is over
+  graceful.azure.host_maintenance:
+    order: put_back
+    events: "{{ host.observation.events | selectattr('affects_me') }}"
+    run_id: by-hand-1
+    timeout: 3600
 """
 
 RETURN = r"""
 report:
   description: What became of the order.
-  returned: success
+  returned: when the host answered
   type: dict
   contains:
     state:
       description:
-        - V(looked), V(ready), V(working), V(next), V(failed), V(waiting), V(put_back), V(released), V(held_by_other_run), V(gone), V(skipped);
-          of an approval also V(approved), V(unconfirmed), V(started), V(unexpected).
+        - V(looked), V(ready), V(working), V(next), V(failed), V(waiting), V(put_back), V(released),
+          V(held_by_other_run), V(gone), V(skipped); of an approval also V(approved), V(unconfirmed), V(started),
+          V(unexpected).
       type: str
       sample: ready
     message:
@@ -171,11 +196,12 @@ report:
       sample: {}
 observation:
   description: What the host sees after the order.
-  returned: success
+  returned: when the host answered
   type: dict
   contains:
     events:
-      description: The events, as M(graceful.azure.scheduled_events_info) returns them; V(none) if they could not be read.
+      description:
+        - The events, as M(graceful.azure.scheduled_events_info) returns them; V(none) if they could not be read.
       type: list
       elements: dict
       sample: []
@@ -187,10 +213,21 @@ observation:
       description: Equal for equal documents.
       type: str
       sample: e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855
+    warnings:
+      description: What is odd about the document or the record. The task shows it, too.
+      type: list
+      elements: str
+      sample: []
     record:
       description: The host's record; V(none) if it has none.
       type: dict
       sample: null
+interruptions:
+  description: When the host was lost and when it answered again.
+  returned: always
+  type: list
+  elements: dict
+  sample: [{"lost": "2026-03-01T03:15:00Z", "back": "2026-03-01T03:15:42Z"}]
 """
 
 import typing as t
@@ -198,13 +235,19 @@ import typing as t
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.graceful.azure.plugins.module_utils._argspec import connection_options, run
 from ansible_collections.graceful.azure.plugins.module_utils._engine import Engine, Order
-from ansible_collections.graceful.azure.plugins.module_utils._errors import WrongOption
+from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError, WrongOption
 from ansible_collections.graceful.azure.plugins.module_utils._record import Keeper, Run
 from ansible_collections.graceful.azure.plugins.module_utils._service import Service
+
+# More than anybody waits, and less than what a record takes for a time.
+LONGEST = 1e6
 
 
 def carry_out(module: AnsibleModule, service: Service) -> dict[str, t.Any]:
     params = module.params
+    for name in ("seconds", "wait", "silent_for", "max_age", "timeout"):
+        if not 0 <= params[name] < LONGEST:
+            raise WrongOption(f"{name} is {params[name]}; it has to be a number of seconds, from 0 to {LONGEST:.0f}.")
     order = Order(**{key: params[key] for key in Order._fields})
     if order.order != "look" and not (order.events and params["run_id"].strip()):
         raise WrongOption(f"order={order.order} needs events and run_id.")
@@ -213,13 +256,34 @@ def carry_out(module: AnsibleModule, service: Service) -> dict[str, t.Any]:
     run_name = params["run_name"] or params["run_id"]
     keeper = Keeper(params["record_dir"], Run(params["run_id"], run_name, params["silent_for"], params["force"]))
     skipped = module.check_mode and order.order != "look"
-    engine = Engine(order._replace(order="look", wait=0.0) if skipped else order, service, params["vm_name"], keeper)
+    if module.check_mode:
+        order = order._replace(order="look", wait=0.0 if skipped else order.wait, probe_record=False)
+    before = _noted(_record(keeper))
+    engine = Engine(order, service, params["vm_name"], keeper)
     result = engine.carry_out()
-    for warning in result.pop("warnings"):
-        module.warn(warning)
+    # Ansible does not show what a module warns of if an action plugin calls it: they come with the rest.
+    result["observation"]["warnings"] = result.pop("warnings")
     if skipped:
         result["report"] = {"state": "skipped", "message": "Check mode: nothing was done."}
-    return dict(result, changed=order.order not in ("look", "approve") and not skipped)
+    return dict(result, changed=before != _noted(result["observation"]["record"]))
+
+
+def _record(keeper: Keeper) -> t.Mapping[str, t.Any] | None:
+    try:
+        return keeper.read()
+    except EventsError:
+        # The engine says what is wrong with it.
+        return None
+
+
+def _noted(record: t.Mapping[str, t.Any] | None) -> t.Any:
+    """What is a change of the host: that a claim was renewed, or something verified again, is none."""
+    if record is None:
+        return None
+    events = {
+        key: (one["claim"]["run_id"], (one["approval"] or {}).get("status")) for key, one in record["events"].items()
+    }
+    return events, [(step["phase"], step["name"], step["status"]) for step in record["steps"]]
 
 
 def main() -> None:
@@ -243,6 +307,8 @@ def main() -> None:
         "controller_step": {"type": "dict"},
         "looked": {"type": "dict", "default": {}},
         "max_age": {"type": "float", "default": 60},
+        "lapsed": {"type": "list", "elements": "str", "default": []},
+        "probe_record": {"type": "bool", "default": False},
         "timeout": {"type": "float", "default": 0},
     }
     run(AnsibleModule({**connection_options(), **specific}, supports_check_mode=True), carry_out)

@@ -13,12 +13,12 @@ author: graceful.azure contributors (@graceful)
 description:
   - Makes the state of a run, or carries it on by one pass. It runs on the controller, and only in the role
     P(graceful.azure.maintenance#role), with which it may change.
-  - It sets the facts C(graceful_run), C(graceful_pass) and, at the end, C(graceful_result).
+  - What it returns is registered as C(graceful_pass).
 options:
   state:
-    description: Whether the run begins, or another pass has been made.
+    description: Whether the run begins, another pass has been made, or the run is over and its recap is shown.
     type: str
-    choices: [begin, advance]
+    choices: [begin, advance, recap]
     required: true
 extends_documentation_fragment:
   - graceful.azure.attributes
@@ -42,6 +42,7 @@ EXAMPLES = r"""
   graceful.azure.maintenance_plan:
     state: advance
   run_once: true
+  register: graceful_pass
 """
 
 RETURN = r"""

@@ -38,8 +38,8 @@ options:
         description: >-
           What the receiver understands: json has all fields, for a receiver of your own; slack is an incoming
           webhook of Slack, teams a workflow of Microsoft Teams; pagerduty opens an alert for each event that is
-          noticed, held or failed, and closes it when its hosts are restored. Leave noticed out of events if an
-          event that is only notified should open none.
+          noticed, held or failed, and closes it when the event is over and its hosts are restored. Leave noticed
+          out of events if an event that is only notified should open none.
         type: str
         choices: [json, slack, teams, pagerduty]
         default: json

@@ -15,14 +15,15 @@ description:
   - An approval is for B(all) VMs that the event names, not only for the one that sends it. Make sure that every one of
     them is ready before; the playbook C(graceful.azure.maintenance) does.
   - It reads the document first and posts only what is Scheduled at that moment, as the document spells it.
-  - A post that the service refuses is not repeated. One that the service does not confirm, because it does not answer or
-    answers with an error of its own, may have been taken all the same. The document is then read for 30 seconds, and only
-    if it still shows the event as Scheduled, unchanged, the post is repeated, O(retries) times at most. V(0) never posts
-    twice.
+  - A post that the service refuses is not repeated. One that the service does not confirm, because it does not answer
+    or answers with an error of its own, may have been taken all the same. The document is then read for 30 seconds,
+    and only if it still shows the event as Scheduled, unchanged, the post is repeated, O(retries) times at most. V(0)
+    never posts twice.
 notes:
   - Azure may not start an event at once after it was approved, for example because other customers on the same hardware
     have to approve as well. Use M(graceful.azure.scheduled_events_wait) to follow what happens.
-  - A Terminate event does not proceed before the Terminate events of other VMs with the same NotBefore are approved, too.
+  - A Terminate event does not proceed before the Terminate events of other VMs with the same NotBefore are approved,
+    too.
 extends_documentation_fragment:
   - graceful.azure.attributes
   - graceful.azure.imds
@@ -65,8 +66,9 @@ attributes:
   idempotent:
     support: partial
     details:
-      - An event that has started is not approved again. One that was approved but is still shown as Scheduled is, because
-        the document does not tell the two apart. Azure accepts the second approval, too, and it changes nothing.
+      - An event that has started is not approved again. One that was approved but is still shown as Scheduled is,
+        because the document does not tell the two apart. Azure accepts the second approval, too, and it changes
+        nothing.
 seealso:
   - module: graceful.azure.scheduled_events_info
   - module: graceful.azure.scheduled_events_wait
@@ -113,8 +115,8 @@ not_leader:
   sample: []
 unexpected:
   description:
-    - Ids that were not approved because of O(expected_resources) or O(expected_type), or because their status is neither
-      Scheduled nor Started.
+    - Ids that were not approved because of O(expected_resources) or O(expected_type), or because their status is
+      neither Scheduled nor Started.
   returned: always
   type: list
   elements: str

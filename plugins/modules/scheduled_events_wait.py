@@ -19,8 +19,8 @@ description:
     C(ansible.posix.json), those lines go to stderr.
 notes:
   - C(async) is not supported. The task reconnects by itself.
-  - O(retries) does not matter here, a failed read is followed by the next poll. Once the service has answered, a single answer may
-    take at most 10 seconds, or O(read_timeout) if that is less.
+  - O(retries) does not matter here, a failed read is followed by the next poll. Once the service has answered, a
+    single answer may take at most 10 seconds, or O(read_timeout) if that is less.
   - Azure allows about five requests a second and VM.
 extends_documentation_fragment:
   - graceful.azure.attributes
@@ -244,6 +244,7 @@ def await_events(module: AnsibleModule, service: Service) -> dict[str, t.Any]:
     filters = filters_of(params)
     view = Viewpoint(module, service, seen.vm_name)
     asked = service.client.limits
+    service.begin_with(seen.api_version)
 
     def read(budget: float) -> list[Event]:
         patience = min(asked.read_timeout, SETTLED_READ_TIMEOUT) if seen.answered else asked.read_timeout
@@ -251,7 +252,7 @@ def await_events(module: AnsibleModule, service: Service) -> dict[str, t.Any]:
         if filters.only_mine:
             view.require_name("only_mine")
         look = view.look()
-        seen.vm_name = view.vm_name
+        seen.vm_name, seen.api_version = view.vm_name, service.api_version
         return look.events
 
     done = wait(read, params["until"], filters, seen, params["timeout"], params["poll_interval"], service.client.clock)

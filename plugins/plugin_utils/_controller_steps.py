@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.graceful.azure.plugins.module_utils._text import clean
+from ansible_collections.graceful.azure.plugins.module_utils._text import clean, quoted
 from ansible_collections.graceful.azure.plugins.plugin_utils._task_files import Unusable, is_file
 
 Json = dict[str, t.Any]
@@ -34,7 +34,7 @@ def mistakes(items: t.Sequence[Json], find: Find, noun: str) -> list[str]:
                 try:
                     find(value, "probe" in key)
                 except Unusable as exc:
-                    found.append(f"{noun} {item['name']!r} (tasks): {key} is {value!r}, {exc}.")
+                    found.append(f"{noun} {quoted(item['name'])} (tasks): {key} is {quoted(value, 200)}, {exc}.")
     return found
 
 
@@ -43,6 +43,9 @@ def described(step: Json, items: t.Sequence[Json], now: float, find: Find) -> Js
     given = next((one for one in items if (one["name"], one["kind"]) == (step["name"], step["kind"])), None)
     told: Json = {**step, "until": now + step["seconds"], "broken": "", "calls": [], "file": "", "probe_file": ""}
     told["tasks"] = tasks_of(step)
+    told["options"] = given["options"] if given else {}
+    if step["mode"] == "fetch" and told["options"].get("to") != "controller":
+        told.update(broken="It is not among what the controller shall keep. Nothing was fetched.", tasks="nothing.yml")
     if step["kind"] not in BY_CONTROLLER:
         return told
     if given is None:
@@ -54,6 +57,11 @@ def described(step: Json, items: t.Sequence[Json], now: float, find: Find) -> Js
     else:
         told.update(_files(step, given["options"], find))
     return told
+
+
+def is_needed_for(item: Json) -> bool:
+    """Whether the controller takes this step or checkpoint, or fetches what it saves."""
+    return item["kind"] in BY_CONTROLLER or item["options"].get("to") == "controller"
 
 
 def tasks_of(step: Json) -> str:
@@ -68,8 +76,7 @@ def most_passes(order: str, drains: t.Sequence[Json], saves: t.Sequence[Json], r
     if order == "put_back":
         left = [step for step in (record or {"steps": []})["steps"] if step["status"] != "undone"]
         return min(MOST_PASSES, sum(step["kind"] in (*BY_CONTROLLER, "paths") for step in left))
-    fetched = [item for item in saves if item["options"].get("to") == "controller"]
-    number = len(fetched) + sum(item["kind"] in BY_CONTROLLER for item in (*drains, *saves))
+    number = sum(is_needed_for(item) for item in (*drains, *saves))
     return min(MOST_PASSES, number * (number + 5) // 2)
 
 
@@ -144,7 +151,8 @@ def answer(step: Json, given: t.Any) -> Json:
     told = {key: step[key] for key in ("phase", "name", "kind", "mode")}
     if step["broken"]:
         return {**told, "ok": False, "message": step["broken"]}
-    if not isinstance(given, t.Mapping) or given.get("name") != step["name"] or given.get("mode") != step["mode"]:
+    # An answer to this very request: what was done about an earlier one says nothing.
+    if not isinstance(given, t.Mapping) or str(given.get("until")) != str(step["until"]):
         return {**told, "ok": False, "message": "the controller did not come to it"}
     result = given.get("result")
     result = result if isinstance(result, t.Mapping) else {}
@@ -152,7 +160,8 @@ def answer(step: Json, given: t.Any) -> Json:
     if bad is not None:
         where = (bad.get("item") or {}).get("host", "") if isinstance(bad.get("item"), t.Mapping) else ""
         said = message_of(bad)
-        late = bool(bad.get("timedout") or bad.get("late"))
+        # Before 2.19 only the text says that the task's time was over.
+        late = bool(bad.get("timedout") or bad.get("late") or "in the expected time frame" in said)
         return {**told, "ok": False, "late": late, "message": f"{where}: {said}" if where else said}
     changed = [item for item in _items(result) if item.get("changed")]
     if step["kind"] == "haproxy" and step["mode"] == "verify" and changed:

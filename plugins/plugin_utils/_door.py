@@ -4,195 +4,194 @@
 
 # This file is private to the collection: it may change without notice.
 
-"""The one door through which data of hosts enters the controller. Behind it everything has its shape and is plain text."""
+"""The one door for data of hosts. Behind it everything has its shape and is plain text."""
 
 from __future__ import annotations
 
-import math
+import itertools
 import typing as t
 
-from ansible_collections.graceful.azure.plugins.module_utils._text import clean, clean_all
+from ansible_collections.graceful.azure.plugins.module_utils._document import EVENT_FIELDS
+from ansible_collections.graceful.azure.plugins.module_utils._text import clean
 
 Json = dict[str, t.Any]
-STATES = (
-    "looked",
-    "ready",
-    "working",
-    "next",
-    "failed",
-    "waiting",
-    "put_back",
-    "released",
-    "held_by_other_run",
-    "gone",
-    "skipped",
-    "approved",
-    "unconfirmed",
-    "started",
-    "unexpected",
-)
+Read = t.Callable[[t.Any], t.Any]
+STATES = ("looked", "ready", "working", "next", "failed", "waiting", "put_back", "released", "held_by_other_run",
+          "gone", "skipped", "approved", "unconfirmed", "started", "unexpected")  # fmt: skip
 MODES = ("look", "do", "undo", "verify", "fetch", "send")
-MOST_EVENTS = 2000
-EVENT_TEXTS = ("event_type", "event_status", "resource_type", "not_before", "description", "event_source", "leader")
+# No honest host comes near these; more is not looked at.
+MOST, MOST_ENTRIES = 2000, 200
+LATEST = 1e11
+MOST_PAUSE, MOST_SECONDS = 3600.0, 86400.0
 
 
 def admitted(result: t.Mapping[str, t.Any]) -> Json:
     """What the module on a host answered, or why it did not, as an observation and a report."""
     report, observation = result.get("report"), result.get("observation")
     if isinstance(report, t.Mapping) and isinstance(observation, t.Mapping):
-        return {"reachable": True, "error": None, "report": _report(report), "observation": _observation(observation)}
+        return {"reachable": True, "error": None, "report": _report(report), "observation": _observed(observation)}
+    keys = ("msg", "module_stderr", "module_stdout", "stderr")
+    message = clean(next((result[key] for key in keys if result.get(key)), ""), 400)
     reachable = not result.get("unreachable")
-    message = clean(_first_text(result, "msg", "module_stderr", "module_stdout", "stderr"), 400)
     return {"reachable": reachable, "error": message or "it gave no reason", "report": None, "observation": None}
 
 
-def _first_text(result: t.Mapping[str, t.Any], *keys: str) -> str:
-    return next((str(result[key]) for key in keys if result.get(key)), "")
+def _observed(given: t.Any) -> Json:
+    observation: Json = _observation(given)
+    if any(not event["event_id"] for event in observation["events"] or ()):
+        observation.update(events=None, error="it reports an event without an EventId")
+    return observation
 
 
-def _observation(given: t.Mapping[str, t.Any]) -> Json:
-    events = given.get("events")
-    return {
-        "time": _number(given.get("time")),
-        "boot_id": _text(given.get("boot_id"), 64),
-        "error": _text(given.get("error"), 400) or None,
-        "events": [_event(event) for event in events[:MOST_EVENTS] if isinstance(event, t.Mapping)]
-        if isinstance(events, (list, tuple))
-        else None,
-        "document": _text(given.get("document"), 64),
-        "clock_offset": _number(given.get("clock_offset")),
-        "vm_name": _text(given.get("vm_name"), 200) or None,
-        "api_version": _text(given.get("api_version"), 40),
-        "endpoint": _text(given.get("endpoint"), 200),
-        "record": _record(given.get("record")),
-        "record_error": _text(given.get("record_error"), 400) or None,
-    }
+# ---- what reads a value: whatever it is, the result has the right type
 
 
-def _event(given: t.Mapping[str, t.Any]) -> Json:
-    resources = given.get("resources")
-    event: Json = {"event_id": _text(given.get("event_id"), 200)}
-    event.update({key: _text(given.get(key), 600) or None for key in EVENT_TEXTS})
-    event.update(
-        resources=[_text(name, 200) for name in resources[:MOST_EVENTS]]
-        if isinstance(resources, (list, tuple))
-        else [],
-        seconds_left=_whole(given.get("seconds_left")),
-        duration_seconds=_whole(given.get("duration_seconds")),
-        affects_me=given.get("affects_me") if isinstance(given.get("affects_me"), bool) else None,
-    )
-    return event
+def _text(limit: int) -> Read:
+    return lambda value: "" if value is None else clean(value, limit)
 
 
-def _record(given: t.Any) -> Json | None:
-    """As the host's own code has checked it; here only what the controller reads."""
-    if not isinstance(given, t.Mapping):
-        return None
-    events, steps, marks = given.get("events"), given.get("steps"), given.get("timeline")
-    return {
-        "boot_id": _text(given.get("boot_id"), 64),
-        "events": {
-            _text(key, 200): _entry(entry)
-            for key, entry in (events.items() if isinstance(events, t.Mapping) else ())
-            if isinstance(entry, t.Mapping)
-        },
-        "steps": [
-            {
-                **{key: _text(step.get(key), 400) for key in ("phase", "name", "kind", "status", "message")},
-                "at": _number(step.get("at")) or 0.0,
-                "attempts": _whole(step.get("attempts")) or 0,
-            }
-            for step in (steps if isinstance(steps, (list, tuple)) else ())
-            if isinstance(step, t.Mapping)
-        ],
-        "timeline": [
-            {
-                **{key: _text(mark.get(key), 400) for key in ("what", "detail", "event_id")},
-                "at": _number(mark.get("at")) or 0.0,
-            }
-            for mark in (marks[-500:] if isinstance(marks, (list, tuple)) else ())
-            if isinstance(mark, t.Mapping)
-        ],
-    }
-
-
-def _entry(given: t.Mapping[str, t.Any]) -> Json:
-    claim = given.get("claim")
-    claim = claim if isinstance(claim, t.Mapping) else {}
-    approval = given.get("approval")
-    event = given.get("event")
-    return {
-        "event": _event(event if isinstance(event, t.Mapping) else {}),
-        "claim": {
-            **{key: _text(claim.get(key), 200) for key in ("run_id", "run_name")},
-            **{key: _number(claim.get(key)) or 0.0 for key in ("since", "renewed", "silent_until")},
-        },
-        **{key: _number(given.get(key)) for key in ("ready", "started", "gone")},
-        "approval": {
-            "at": _number(approval.get("at")) or 0.0,
-            "status": _text(approval.get("status"), 40),
-            "run_id": _text(approval.get("run_id"), 200),
-            "message": _text(approval.get("message"), 400),
-        }
-        if isinstance(approval, t.Mapping)
-        else None,
-    }
-
-
-def _report(given: t.Mapping[str, t.Any]) -> Json:
-    state = given.get("state")
-    following = given.get("next")
-    held = given.get("held")
-    times = given.get("times")
-    return {
-        "state": state if isinstance(state, str) and state in STATES else "failed",
-        "message": _text(given.get("message"), 600),
-        "final": given.get("final") is True,
-        # False where a failed step only waits for its next try.
-        "tried": given.get("tried") is not False,
-        "step": _text(given.get("step"), 200),
-        "attempts": _whole(given.get("attempts")) or 0,
-        "next_try": _number(given.get("next_try")) or 0.0,
-        "next": _next(following) if isinstance(following, t.Mapping) else None,
-        "held": {_text(key, 200): clean_all(value, 200, 2) for key, value in held.items()}
-        if isinstance(held, t.Mapping)
-        else {},
-        "times": {
-            what: {_text(key, 200): _number(at) for key, at in (times.get(what) or {}).items()}
-            for what in ("started", "gone")
-            if isinstance(times.get(what), t.Mapping)
-        }
-        if isinstance(times, t.Mapping)
-        else {},
-        "approval": clean_all(given["approval"], 400, 2) if isinstance(given.get("approval"), t.Mapping) else None,
-        "closed": _record(given.get("closed")),
-    }
-
-
-def _next(given: t.Mapping[str, t.Any]) -> Json | None:
-    mode = given.get("mode")
-    if mode not in MODES:
-        return None
-    before, options = given.get("before"), given.get("options")
-    return {
-        **{key: _text(given.get(key), 400) for key in ("phase", "name", "kind", "archive")},
-        "mode": mode,
-        "seconds": max(1.0, _number(given.get("seconds")) or 1.0),
-        # Of what a record says about other machines, only how they were before counts.
-        "before": clean_all(before, 200, 4) if isinstance(before, t.Mapping) else {},
-        "options": clean_all(options, 200, 4) if isinstance(options, t.Mapping) else {},
-    }
-
-
-def _text(value: t.Any, limit: int) -> str:
-    return "" if value is None else clean(value, limit)
+def _text_or_none(limit: int) -> Read:
+    return lambda value: None if value is None else clean(value, limit) or None
 
 
 def _number(value: t.Any) -> float | None:
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return float(value) if number and math.isfinite(value) and abs(value) < 1e12 else None
+    # No time, no number of seconds and no count is larger; nan is not smaller than anything.
+    return float(value) if number and abs(value) < 1e12 else None
+
+
+def _number_or_0(value: t.Any) -> float:
+    return _number(value) or 0.0
+
+
+def _time(value: t.Any) -> float | None:
+    """Seconds since 1970, up to a year that a date can have."""
+    number = _number(value)
+    return number if number is not None and 0 <= number < LATEST else None
+
+
+def _time_or_0(value: t.Any) -> float:
+    return _time(value) or 0.0
 
 
 def _whole(value: t.Any) -> int | None:
     number = _number(value)
     return None if number is None else int(number)
+
+
+def _flag(value: t.Any) -> bool | None:
+    return value if isinstance(value, bool) else None
+
+
+def _choice(allowed: t.Sequence[str], default: str) -> Read:
+    return lambda value: value if isinstance(value, str) and value in allowed else default
+
+
+def _shape(**fields: Read) -> Read:
+    """A dictionary with exactly these fields."""
+
+    def read(value: t.Any) -> Json:
+        given = value if isinstance(value, t.Mapping) else {}
+        return {name: field(given.get(name)) for name, field in fields.items()}
+
+    return read
+
+
+def _or_none(read: Read) -> Read:
+    return lambda value: read(value) if isinstance(value, t.Mapping) else None
+
+
+def _list(read: Read, most: int = MOST) -> Read:
+    """The last ones of a list of dictionaries, None if it is no list."""
+    return lambda value: (
+        [read(one) for one in value[-most:] if isinstance(one, t.Mapping)] if isinstance(value, (list, tuple)) else None
+    )
+
+
+def _list_or_empty(read: Read, most: int = MOST) -> Read:
+    return lambda value: _list(read, most)(value) or []
+
+
+def _by_id(read: Read) -> Read:
+    return lambda value: (
+        {
+            clean(key, 200): read(one)
+            for key, one in itertools.islice(value.items(), MOST_ENTRIES)
+            if isinstance(one, t.Mapping)
+        }
+        if isinstance(value, t.Mapping)
+        else {}
+    )
+
+
+def _names(value: t.Any) -> list[str]:
+    return [clean(name, 200) for name in value[:MOST]] if isinstance(value, (list, tuple)) else []
+
+
+def _entries(value: t.Any) -> Json:
+    """Without an id an event cannot be told from others."""
+    entries = _by_id(_entry)(value)
+    return {key: one for key, one in entries.items() if one["event"]["event_id"]}
+
+
+def _before(value: t.Any) -> Json:
+    """Of what a record says about other machines, only how they were before counts."""
+    return {
+        "servers": _list_or_empty(_server, MOST_ENTRIES)(value.get("servers") if isinstance(value, t.Mapping) else None)
+    }
+
+
+# ---- the shapes
+
+BY_TYPE = {"str": _text(200), "str | None": _text_or_none(600), "int | None": _whole, "bool | None": _flag,
+           "list[str]": _names}  # fmt: skip
+_event = _shape(**{name: BY_TYPE[kind] for name, kind in EVENT_FIELDS.items()})
+_claim = _shape(run_id=_text(200), run_name=_text(200), since=_time_or_0, renewed=_time_or_0, silent_until=_time_or_0)
+_approval = _shape(at=_time_or_0, status=_text(40), run_id=_text(200), message=_text(400))
+_entry = _shape(
+    event=_event,
+    claim=_claim,
+    **dict.fromkeys(("noticed", "ready", "started", "gone", "lapsed"), _time),
+    approval=_or_none(_approval),
+)
+_step = _shape(
+    **dict.fromkeys(("phase", "name", "kind", "status", "message"), _text(400)),
+    at=_time_or_0,
+    attempts=lambda value: _whole(value) or 0,
+)
+_mark = _shape(**dict.fromkeys(("what", "detail", "event_id"), _text(400)), at=_time_or_0)
+# As the host's own code has checked it; here only what the controller reads.
+_record = _or_none(_shape(events=_entries, steps=_list_or_empty(_step, 500), timeline=_list_or_empty(_mark, 500)))
+_observation = _shape(
+    time=_time,
+    error=_text_or_none(400),
+    events=_list(_event),
+    document=_text(64),
+    clock_offset=_number,
+    vm_name=_text_or_none(200),
+    api_version=_text(40),
+    endpoint=_text(200),
+    record=_record,
+    record_error=_text_or_none(400),
+    warnings=lambda value: [clean(one, 600) for one in value[:20]] if isinstance(value, (list, tuple)) else [],
+)
+_server = _shape(host=_text(200), socket=_text(200), in_service=lambda value: value is not False)
+_next = _shape(
+    **dict.fromkeys(("phase", "name", "kind", "archive"), _text(400)),
+    mode=_choice(MODES, ""),
+    seconds=lambda value: min(MOST_SECONDS, max(1.0, _number_or_0(value))),
+    before=_before,
+)
+_report = _shape(
+    state=_choice(STATES, "failed"),
+    message=_text(600),
+    final=lambda value: value is True,
+    # False where a failed step only waits for its next try.
+    tried=lambda value: value is not False,
+    attempts=lambda value: _whole(value) or 0,
+    next_try=lambda value: min(MOST_PAUSE, max(0.0, _number_or_0(value))),
+    next=lambda value: step if (step := _or_none(_next)(value)) and step["mode"] else None,
+    held=_by_id(_shape(run_name=_text(200))),
+    approval=_or_none(_approval),
+    closed=_record,
+)

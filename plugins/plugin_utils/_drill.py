@@ -4,54 +4,245 @@
 
 # This file is private to the collection: it may change without notice.
 
-"""Whether a drill would have been fast enough for each kind of event. Pure."""
+"""A drill: what is announced to whom, what speaks against it, and whether it would have been fast enough. Pure."""
 
 from __future__ import annotations
 
+import ipaddress
+import re
 import typing as t
 
+from ansible_collections.graceful.azure.plugins.module_utils._checks import WrongSetting
 from ansible_collections.graceful.azure.plugins.module_utils._document import same_id
-from ansible_collections.graceful.azure.plugins.module_utils._text import duration
+from ansible_collections.graceful.azure.plugins.module_utils._text import clean, duration, is_or_are, listed
+from ansible_collections.graceful.azure.plugins.plugin_utils._capacity import Ledger
+from ansible_collections.graceful.azure.plugins.plugin_utils._fleet import Fleet
+from ansible_collections.graceful.azure.plugins.plugin_utils._readiness import Answer, record_problem
 from ansible_collections.graceful.azure.plugins.plugin_utils._report import Event, Report, read
+
+Json = dict[str, t.Any]
 
 # The least notice that Azure promises, in seconds.
 NOTICES = {"Freeze": 900, "Reboot": 900, "Redeploy": 600, "Terminate": 300, "Preempt": 30}
 # Azure does not wait for an approval of these: what counts is that the hosts are drained and saved.
 NOT_APPROVED = ("Preempt",)
+DRILL = "This was a drill: the events were emulated, Azure announced nothing."
+DESCRIPTION = "A drill. Nothing is going to be rebooted."
+CONSENT = (
+    "A drill drains these hosts for real, as maintenance would. Nothing is rebooted, but they leave service for a "
+    "while. If that is what you want, run it again with -e graceful_drill_consent=yes."
+)
 UNKNOWN = (
-    "Nothing was approved, and not every host got ready, so it is not known how long it would have taken. "
+    "Not every host got ready and not every event was approved, so it is not known how long it would have taken. "
     "The report says why."
 )
 TIME_TO_NOTICE = (
-    "Azure's notice begins when the event is announced, so the time to notice is part of it: "
-    "add the time until a run begins."
+    "This counts from the announcement, as Azure's notice does. In earnest the time until a run begins comes on top."
 )
+# What the emulator takes as a VM's name, and says about where it listens.
+_NOT_IN_NAMES = re.compile(r"[^\w.-]")
+_ADDRESS = re.compile(r"http://(?:\[[0-9A-Fa-f:.]+\]|[0-9A-Za-z.-]+):[0-9]{1,5}")
+
+
+# ---- before it
+
+
+def planned(values: t.Mapping[str, t.Any], hosts: t.Sequence[str], drill_id: str) -> Json:
+    """The drill that the settings describe. Raises WrongSetting with the one rule that is broken."""
+    if values["drill_consent"].strip().lower() not in ("yes", "true"):
+        raise WrongSetting(CONSENT)
+    address = _address(values["drill_address"].strip(), hosts[0])
+    targets = _targets(values["drill_targets"], hosts)
+    names = _vm_names(hosts)
+    return {
+        "emulator_host": hosts[0],
+        "address": address,
+        "targets": targets,
+        "names": names,
+        # An emulator that an earlier drill left has another scope, so it is started anew.
+        "vms": {name: {"scope": f"drill-{drill_id}"} for name in names.values()},
+        "announcements": _announcements(values, [names[host] for host in targets]),
+        **{key: values[f"drill_{key}"] for key in ("port", "control_port", "dir", "run_by")},
+    }
+
+
+def _address(address: str, host: str) -> str:
+    where = f"an address of {clean(host, 80)}, where the emulator runs, that all hosts reach"
+    if not address:
+        raise WrongSetting(f"graceful_drill_address is not set. It has to be {where}.")
+    try:
+        everywhere = ipaddress.ip_address(address).is_unspecified
+    except ValueError:
+        # A name that the host resolves.
+        everywhere = False
+    if everywhere:
+        raise WrongSetting(f"graceful_drill_address is {clean(address, 80)}. It has to be one address: {where}.")
+    return address
+
+
+def _targets(given: t.Any, hosts: t.Sequence[str]) -> list[str]:
+    """Host names, as a list or with commas; all hosts where none are given."""
+    parts = given if isinstance(given, (list, tuple)) else [given] if given else []
+    if not all(isinstance(part, str) for part in parts):
+        raise WrongSetting("graceful_drill_targets has to be host names, as a list or with commas.")
+    names = list(dict.fromkeys(name.strip() for part in parts for name in part.split(",") if name.strip()))
+    unknown = [name for name in names if name not in hosts]
+    if unknown:
+        raise WrongSetting(
+            f"graceful_drill_targets names {listed(unknown)}, which {is_or_are(unknown)} not part of this drill. "
+            f"Its hosts are {listed(hosts, 20)}."
+        )
+    return names or list(hosts)
+
+
+def _vm_names(hosts: t.Sequence[str]) -> dict[str, str]:
+    """In a drill hosts have their inventory names, as far as the emulator can take them."""
+    names: dict[str, str] = {}
+    taken: set[str] = set()
+    for number, host in enumerate(hosts, 1):
+        name = _NOT_IN_NAMES.sub("-", host)
+        names[host] = f"{name}-{number}" if name.lower() in taken else name
+        taken.add(names[host].lower())
+    return names
+
+
+def _announcements(values: t.Mapping[str, t.Any], names: t.Sequence[str]) -> list[Json]:
+    kind = values["drill_event"]
+    event = {
+        "EventType": kind,
+        # As if Azure did it: a policy may treat what a user asked for differently.
+        "EventSource": "Platform",
+        "Description": DESCRIPTION,
+        "started_for": values["drill_duration"],
+    }
+    if values["drill_notice"] is not None:
+        event["notice"] = values["drill_notice"]
+    # Azure deletes each VM by an event of its own.
+    groups = [[name] for name in names] if kind == "Terminate" else [list(names)]
+    return [{**event, "Resources": group} for group in groups]
+
+
+def objections(drill: Json, answers: t.Mapping[str, Answer], groups: t.Mapping[str, t.Sequence[str]]) -> list[str]:
+    """What speaks against the drill, from how the hosts are now. Real maintenance always comes first."""
+    found = []
+    for host, answer in answers.items():
+        found += [f"{clean(host, 80)}: {text}" for text in _objections(host, answer, drill)]
+    return found or _too_many(drill["targets"], answers, groups)
+
+
+def _objections(host: str, answer: Answer, drill: Json) -> list[str]:
+    if not answer["reachable"]:
+        needed = host in (drill["emulator_host"], *drill["targets"])
+        return [f"it cannot be reached: {answer['error']}"] if needed else []
+    observation = answer["observation"]
+    if observation is None:
+        return [f"it cannot be asked: {answer['error']}"] if host in drill["targets"] else []
+    found = []
+    if host in drill["targets"]:
+        problem = record_problem(answer)
+        found += [*([problem] if problem else []), *answer["mistakes"]]
+    for entry in ((observation["record"] or {}).get("events") or {}).values():
+        event, claim = entry["event"], entry["claim"]
+        found.append(
+            f"{claim['run_name']} has not put it back after {event['event_type']} {event['event_id']}; "
+            "graceful.azure.maintenance does that"
+        )
+    announced = [event for event in observation["events"] or [] if event["affects_me"] is not False]
+    found += [f"Azure has announced a {event['event_type']} ({event['event_id']}) to it" for event in announced]
+    return found
+
+
+def _too_many(
+    targets: t.Sequence[str], answers: t.Mapping[str, Answer], groups: t.Mapping[str, t.Sequence[str]]
+) -> list[str]:
+    """Whether graceful_min_available lets all targets leave at once, and if not, which of them it would let."""
+    seen = {host: {"reachable": answer["reachable"]} for host, answer in answers.items()}
+    demands = {host: {"min_available": answer["min_available"]} for host, answer in answers.items()}
+    fleet = Fleet(seen, groups, list(answers), demands)
+    ledger = Ledger(fleet.members, fleet.required()[0], fleet.away())
+    shortages = ledger.shortages(targets)
+    if not shortages:
+        return []
+    fitting: list[str] = []
+    for host in targets:
+        if not ledger.shortages([*fitting, host]):
+            fitting.append(host)
+    why = "; ".join(shortage.words for shortage in shortages)
+    advice = f"These fit: -e graceful_drill_targets={','.join(fitting)}" if fitting else "None of them may leave now"
+    return [f"graceful_min_available does not let all targets leave at once: {why}. {advice}"]
+
+
+def begun(drill: Json, ready: t.Any, announced: str) -> tuple[Json, str]:
+    """What the maintenance has to know of the drill, and the address of the emulator's control."""
+    told = ready if isinstance(ready, t.Mapping) else {}
+    vms = told.get("vms")
+    places = vms if isinstance(vms, t.Mapping) else {}
+    endpoints = {host: str(places.get(name)) for host, name in drill["names"].items()}
+    control = str(told.get("control"))
+    if not all(map(_ADDRESS.fullmatch, [*endpoints.values(), control])):
+        raise WrongSetting(
+            f"The emulator on {clean(drill['emulator_host'], 80)} does not say where it listens. Look into its log in "
+            f"{clean(drill['dir'], 200)}."
+        )
+    return {"names": drill["names"], "endpoints": endpoints, "announced": announced}, control
+
+
+def under_way(variables: t.Mapping[str, t.Any]) -> Json:
+    """The drill that this play is, empty if it is none."""
+    if "graceful_drill" in (variables.get("ansible_facts") or {}):
+        raise WrongSetting(
+            "A host tells a fact that is called graceful_drill. Whether this is a drill is not for a host to say: find "
+            "out where the fact comes from, or leave the host out."
+        )
+    given = variables.get("graceful_drill")
+    if not isinstance(given, t.Mapping) or not given.get("announced"):
+        return {}
+    return {key: given[key] for key in ("names", "endpoints", "announced")}
+
+
+# ---- after it
+
+
+def margin(data: t.Any) -> Json:
+    """Seconds from the announcement until the hosts were ready and the event was approved, against every notice."""
+    report = read(data)
+    noticed = _all([_after(event, event.noticed, report) for event in report.events])
+    ready = _all([_after(event, _ready(event, report), report) for event in report.events])
+    approved = _all([_after(event, event.approved, report) for event in report.events])
+    notices = {}
+    for kind, notice in NOTICES.items():
+        needed = approved if ready is None or (approved is not None and kind not in NOT_APPROVED) else ready
+        if needed is not None:
+            notices[kind] = {"notice": notice, "needed": needed, "spare": notice - needed}
+    return {"noticed": noticed, "ready": ready, "approved": approved, "notices": notices}
 
 
 def drill_margin(data: t.Any) -> list[str]:
-    """How long it took until the hosts were ready and the event was approved, against the notice of every kind."""
-    report = read(data)
-    ready = _longest(_since_noticed(event, _ready(event, report)) for event in report.events)
-    approved = _longest(_since_noticed(event, event.approved) for event in report.events)
-    if approved is not None:
-        first = f"Ready and approved {duration(approved)} after the event was noticed."
-    elif ready is not None:
-        first = f"Drained and saved {duration(ready)} after the event was noticed. Nothing was approved."
+    """The same in words."""
+    found = margin(data)
+    noticed = "" if not found["noticed"] else f", {duration(found['noticed'])} of which until it was noticed"
+    if found["approved"] is not None:
+        first = f"Ready and approved {duration(found['approved'])} after the announcement{noticed}."
+    elif found["ready"] is not None:
+        first = f"Drained and saved {duration(found['ready'])} after the announcement{noticed}. Nothing was approved."
     else:
         return [UNKNOWN]
-    lines = []
-    for kind, notice in NOTICES.items():
-        took = approved if ready is None or (approved is not None and kind not in NOT_APPROVED) else ready
-        lines.append(_verdict(kind, notice, t.cast(float, took)))
-    return [first, *lines, TIME_TO_NOTICE]
+    return [
+        first,
+        *(_verdict(kind, one["notice"], one["spare"]) for kind, one in found["notices"].items()),
+        TIME_TO_NOTICE,
+    ]
 
 
-def _longest(spans: t.Iterable[float | None]) -> float | None:
-    return max((span for span in spans if span is not None), default=None)
+def _all(spans: t.Sequence[float | None]) -> float | None:
+    """The longest, if all are known."""
+    known = [span for span in spans if span is not None]
+    return max(known) if known and len(known) == len(spans) else None
 
 
-def _since_noticed(event: Event, at: float | None) -> float | None:
-    return None if at is None or event.noticed is None else max(0.0, at - event.noticed)
+def _after(event: Event, at: float | None, report: Report) -> float | None:
+    begin = event.noticed if report.announced is None else report.announced
+    return None if at is None or begin is None else max(0.0, at - begin)
 
 
 def _ready(event: Event, report: Report) -> float | None:
@@ -68,7 +259,7 @@ def _ready(event: Event, report: Report) -> float | None:
     return max(known) if known and len(known) == len(found) else None
 
 
-def _verdict(kind: str, notice: int, took: float) -> str:
-    if took <= notice:
-        return f"{kind} ({duration(notice)} of notice): in time, {duration(notice - took)} to spare."
-    return f"{kind} ({duration(notice)} of notice): too late by {duration(took - notice)}."
+def _verdict(kind: str, notice: float, spare: float) -> str:
+    if spare >= 0:
+        return f"{kind} ({duration(notice)} of notice): in time, {duration(spare)} to spare."
+    return f"{kind} ({duration(notice)} of notice): too late by {duration(-spare)}."

@@ -8,13 +8,13 @@
 
 from __future__ import annotations
 
+import json
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from ansible_collections.graceful.azure.plugins.module_utils import _checks as check
 from ansible_collections.graceful.azure.plugins.module_utils._document import same_name
 from ansible_collections.graceful.azure.plugins.module_utils._policy import Policy, validate_policy
-from ansible_collections.graceful.azure.plugins.module_utils._text import clean
+from ansible_collections.graceful.azure.plugins.module_utils._text import quoted
 from ansible_collections.graceful.azure.plugins.plugin_utils._capacity import (
     MinAvailable,
     requirements,
@@ -23,9 +23,6 @@ from ansible_collections.graceful.azure.plugins.plugin_utils._capacity import (
 from ansible_collections.graceful.azure.plugins.plugin_utils._merge import Observations
 from ansible_collections.graceful.azure.plugins.plugin_utils._window import Window, validate_window
 
-T = t.TypeVar("T")
-
-SETTINGS = ("policy", "min_available", "window", "drain_budget")
 DRAIN_BUDGET = 300
 
 
@@ -51,6 +48,8 @@ class Host:
     mistakes: tuple[str, ...] = ()
     # Nobody wrote down how it is drained, nor that there is nothing to drain.
     drain_not_set: bool = False
+    # Seconds since it was first claimed for an event, by the event's id.
+    claimed_for: t.Mapping[str, float] = field(default_factory=dict)
 
 
 class Fleet:
@@ -70,7 +69,7 @@ class Fleet:
         self.members = {"all": frozenset(self.hosts)}
         self.members.update((group, frozenset(hosts)) for group, hosts in groups.items())
         self.groups_of = _groups_of(self.members)
-        self._settings = _Reader(settings)
+        self._settings, self._default = _read(settings), _settings({})
         self._claims: dict[str, list[Host]] = {}
         for host in self.hosts.values():
             if host.vm_name:
@@ -84,55 +83,54 @@ class Fleet:
         return self._claims.get(same_name(vm_name), ())
 
     def settings(self, host: str) -> Settings:
-        return self._settings.of(host)
+        return self._settings.get(host, self._default)
 
     def required(self) -> tuple[dict[str, int], list[str]]:
-        """How many hosts each group must keep available, and the groups that settings name but nobody has."""
+        """How many hosts each group must keep available; and which groups settings name in vain, in words."""
         demands = (
             (self.groups_of.get(host, ()), demand)
-            for host in self._settings.hosts
-            if (demand := self._settings.of(host).min_available) is not None
+            for host, own in sorted(self._settings.items())
+            if (demand := own.min_available) is not None
         )
-        return requirements(demands, {group: len(hosts) for group, hosts in self.members.items()})
+        required, missing = requirements(demands, {group: len(hosts) for group, hosts in self.members.items()})
+        in_vain = [("min_available", group, "it protects nothing") for group in missing]
+        in_vain += [("policy", group, "no host matches it") for group in self._of_rules()]
+        return required, [
+            f"graceful_{setting} names the group {quoted(group)}, which the inventory does not have: {so}."
+            for setting, group, so in in_vain
+        ]
+
+    def _of_rules(self) -> list[str]:
+        """Groups that rules are about and that do not exist."""
+        policies = {id(own.policy): own.policy for own in self._settings.values()}
+        named = {group for policy in policies.values() for rule in policy for group in rule.groups}
+        return sorted(named.difference(self.members))
 
     def away(self) -> set[str]:
         """Hosts that do no work now: already drained, or not answering though they were asked to."""
         return {host.name for host in self.hosts.values() if host.drained or (host.targeted and not host.reachable)}
 
 
-class _Reader:
-    """Reads the settings of every host at once, so that a mistake is found before anything is touched."""
+def _read(settings: t.Mapping[str, t.Any]) -> dict[str, Settings]:
+    """The settings of every host, ready for use. Hosts of a group mostly have the same ones."""
+    known: dict[str, Settings] = {}
+    found = {}
+    for host, given in settings.items():
+        text = json.dumps(given, sort_keys=True)
+        if text not in known:
+            known[text] = _settings(given)
+        found[host] = known[text]
+    return found
 
-    def __init__(self, settings: t.Mapping[str, t.Any]) -> None:
-        # The objects are kept beside what they were read as: an id is only unique while its object lives.
-        self._read: dict[tuple[str, int], tuple[t.Any, t.Any]] = {}
-        self._default = self._settings({})
-        self._of = {host: self._checked(host, given) for host, given in settings.items()}
-        self.hosts = sorted(self._of)
 
-    def of(self, host: str) -> Settings:
-        return self._of.get(host, self._default)
-
-    def _checked(self, host: str, given: t.Any) -> Settings:
-        try:
-            return self._once("settings", given, self._settings)
-        except check.WrongSetting as exc:
-            raise check.WrongSetting(f"Host {clean(host)}: {exc}") from exc
-
-    def _settings(self, given: t.Any) -> Settings:
-        given = check.mapping({} if given is None else given, "The settings", SETTINGS)
-        return Settings(
-            self._once("policy", given.get("policy"), validate_policy),
-            self._once("min_available", given.get("min_available"), validate_min_available),
-            self._once("window", given.get("window"), validate_window),
-            DRAIN_BUDGET if given.get("drain_budget") is None else check.number(given["drain_budget"], "drain_budget"),
-        )
-
-    def _once(self, kind: str, given: t.Any, read: t.Callable[[t.Any], T]) -> T:
-        key = (kind, id(given))
-        if key not in self._read:
-            self._read[key] = (given, read(given))
-        return t.cast(T, self._read[key][1])
+def _settings(given: t.Mapping[str, t.Any]) -> Settings:
+    budget = given.get("drain_budget")
+    return Settings(
+        validate_policy(given.get("policy")),
+        validate_min_available(given.get("min_available")),
+        validate_window(given.get("window")),
+        DRAIN_BUDGET if budget is None else int(budget),
+    )
 
 
 def _host(name: str, observation: t.Mapping[str, t.Any] | None, targeted: bool) -> Host:
@@ -141,15 +139,15 @@ def _host(name: str, observation: t.Mapping[str, t.Any] | None, targeted: bool) 
     reachable = seen.get("reachable") is True
     return Host(
         name=name,
-        # Older ansible-core turns a none in a template into an empty text.
-        vm_name=vm_name if isinstance(vm_name, str) and vm_name.strip() else None,
+        vm_name=vm_name if vm_name and vm_name.strip() else None,
         reachable=reachable,
         asked=reachable and not error and isinstance(seen.get("events"), (list, tuple)),
         targeted=targeted,
         drained=seen.get("drained") is True,
-        error=str(error) if error else None,
-        mistakes=tuple(clean(mistake, 300) for mistake in seen.get("mistakes") or ()),
+        error=error or None,
+        mistakes=tuple(seen.get("mistakes") or ()),
         drain_not_set=seen.get("drain_not_set") is True,
+        claimed_for=seen.get("claimed_for") or {},
     )
 
 

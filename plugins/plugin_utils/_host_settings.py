@@ -11,12 +11,14 @@ from __future__ import annotations
 import typing as t
 
 from ansible.plugins.action import ActionBase
+from ansible_collections.graceful.azure.plugins.module_utils._document import EVENT_FIELDS
 from ansible_collections.graceful.azure.plugins.plugin_utils import _controller_steps as controller
 from ansible_collections.graceful.azure.plugins.plugin_utils import _task_files as task_files
 from ansible_collections.graceful.azure.plugins.plugin_utils._settings import Settings, read_settings
 
 Json = dict[str, t.Any]
-PLACEHOLDER = dict.fromkeys(("event_id", "event_type", "event_status", "not_before", "description", "event_source"), "")
+# What a task file may refer to before there is an event.
+PLACEHOLDER = dict.fromkeys(EVENT_FIELDS, "")
 NOUNS = {"drain_steps": "Drain step", "checkpoint": "Checkpoint"}
 
 
@@ -47,3 +49,9 @@ def finder(action: ActionBase, variables: Json) -> controller.Find:
         return file.path, file.evidence
 
     return find
+
+
+def api_version(written: str, before: t.Mapping[str, t.Any]) -> str:
+    """What to ask with: `auto` finds the version once in a run, and again only if the service does not take it."""
+    seen = before.get("observation") or {}
+    return str(seen["api_version"]) if written.strip().lower() == "auto" and seen.get("events") is not None else written

@@ -13,7 +13,6 @@ import typing as t
 from dataclasses import dataclass
 from datetime import datetime
 
-from ansible_collections.graceful.azure.plugins.module_utils import _checks as check
 from ansible_collections.graceful.azure.plugins.module_utils._document import (
     SCHEDULED,
     STARTED,
@@ -23,7 +22,7 @@ from ansible_collections.graceful.azure.plugins.module_utils._document import (
     same_id,
     same_name,
 )
-from ansible_collections.graceful.azure.plugins.module_utils._text import clean, iso, quoted, quoted_list
+from ansible_collections.graceful.azure.plugins.module_utils._text import iso, quoted_list
 
 # What decides; the rest of an event may differ between hosts without a consequence.
 _version = operator.itemgetter(
@@ -74,15 +73,14 @@ class _Collected:
 
     def add(self, host: str, event: dict[str, t.Any]) -> None:
         self.seen_by.add(host)
-        try:
-            version = _version(event)
-        except KeyError:
-            version = ()
+        version = _version(event)
         if version != self.usual or not self.versions:
             self.usual = self.usual or version
-            self.versions.append(_checked(host, event))
-        left = event.get("seconds_left")
-        if left is not None and check.is_number(left) and (self.seconds_left is None or left < self.seconds_left):
+            # A missing type or status counts as unknown.
+            known = {key: event[key] or UNKNOWN for key in ("event_type", "event_status")}
+            self.versions.append({**event, **known, "resources": [plain_name(name) for name in event["resources"]]})
+        left = event["seconds_left"]
+        if left is not None and (self.seconds_left is None or left < self.seconds_left):
             self.seconds_left = left
 
     def merged(self) -> Sighting:
@@ -112,31 +110,12 @@ def merge(observations: Observations) -> list[Sighting]:
     spellings: dict[str, _Collected] = {}
     for host in sorted(observations):
         for event in (observations[host] or {}).get("events") or ():
-            event_id = event.get("event_id") if isinstance(event, dict) else None
-            if not isinstance(event_id, str) or not event_id.strip():
-                raise check.WrongSetting(f"Host {clean(host)} reports an event without an event_id.")
+            event_id = event["event_id"]
             entry = spellings.get(event_id)
             if entry is None:
                 entry = spellings[event_id] = collected.setdefault(same_id(event_id), _Collected())
             entry.add(host, event)
     return [entry.merged() for entry in collected.values()]
-
-
-def _checked(host: str, event: dict[str, t.Any]) -> t.Mapping[str, t.Any]:
-    """The event with the fields that the plan relies on; a missing type or status counts as unknown."""
-    where = f"Host {clean(host)}, event {quoted(event['event_id'])}"
-    resources = check.sequence(event.get("resources") or [], f"{where}: resources")
-    if not all(isinstance(name, str) for name in resources):
-        raise check.refuse(f"{where}: resources", "a list of names", resources)
-    for key in ("event_type", "event_status", "event_source", "description", "not_before"):
-        if not isinstance(event.get(key), (str, type(None))):
-            raise check.refuse(f"{where}: {key}", "a text", event[key])
-    return dict(
-        event,
-        event_type=event.get("event_type") or UNKNOWN,
-        event_status=event.get("event_status") or UNKNOWN,
-        resources=[plain_name(name) for name in resources],
-    )
 
 
 def _status(statuses: t.Sequence[str]) -> str:
@@ -156,8 +135,8 @@ def _first_known(versions: t.Iterable[t.Mapping[str, t.Any]], key: str) -> str |
 
 def _duration(versions: t.Iterable[t.Mapping[str, t.Any]]) -> int | None:
     """The longest; unknown if it is so for anybody."""
-    durations = [version.get("duration_seconds") for version in versions]
-    known = [seconds for seconds in durations if seconds is not None and check.is_number(seconds) and seconds >= 0]
+    durations = [version["duration_seconds"] for version in versions]
+    known = [seconds for seconds in durations if seconds is not None and seconds >= 0]
     return max(known) if known and len(known) == len(durations) else None
 
 

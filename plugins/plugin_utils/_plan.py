@@ -8,22 +8,19 @@
 
 from __future__ import annotations
 
+import itertools
 import typing as t
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta
 
 from ansible_collections.graceful.azure.plugins.module_utils import _checks as check
 from ansible_collections.graceful.azure.plugins.module_utils._document import (
     SCHEDULED,
     STARTED,
-    parse_time,
     same_id,
 )
 from ansible_collections.graceful.azure.plugins.module_utils._policy import (
-    APPROVE,
-    DRAIN,
-    DRAIN_AND_APPROVE,
-    IGNORE,
+    ACTIONS,
     NOTIFY,
     Decision,
     Facts,
@@ -73,6 +70,8 @@ class _Draft:
     put_off: str = ""
     # What the user wrote for one of its hosts cannot be used.
     mistaken: bool = False
+    # Other events that Azure wants approved before it starts this one.
+    coupled: list[str] = field(default_factory=list)
     reason: str = ""
 
     @property
@@ -109,12 +108,13 @@ class _Draft:
 
     @property
     def action(self) -> str:
-        actions = {decision.action for decision in self.decisions.values()}
-        if self.approvable:
-            return DRAIN_AND_APPROVE if DRAIN_AND_APPROVE in actions else APPROVE
-        if any(decision.drains for decision in self.decisions.values()):
-            return DRAIN
-        return IGNORE if actions == {IGNORE} else NOTIFY
+        """What its hosts have in common, or else what is done for them together."""
+        actions = [action_of(name) for name in dict.fromkeys(one.action for one in self.decisions.values())]
+        if len(actions) == 1 and actions[0].approves == self.approvable:
+            return actions[0].name
+        drains, tells = any(one.drains for one in actions), any(one.tells for one in actions) or not actions
+        wanted = (drains, self.approvable, tells)
+        return next((one.name for one in ACTIONS.values() if (one.drains, one.approves, one.tells) == wanted), NOTIFY)
 
 
 def plan(
@@ -123,52 +123,20 @@ def plan(
     targeted: t.Collection[str] | None = None,
     settings: t.Mapping[str, t.Any] | None = None,
     *,
-    now: str | datetime,
+    now: str,
 ) -> dict[str, t.Any]:
-    """Merge what the hosts saw into one plan. Raises WrongSetting for what cannot be used, before planning anything."""
-    moment = read_now(now)
-    _check_inputs(observations, groups, targeted, settings)
+    """Merge what the hosts saw into one plan."""
+    moment = datetime.fromisoformat(now.replace("Z", "+00:00"))
     fleet = Fleet(observations, groups or {}, frozenset(observations if targeted is None else targeted), settings or {})
     drafts = sorted((_draft(seen, fleet, moment) for seen in merge(observations)), key=lambda draft: draft.order)
+    _couple(drafts)
     required, missing_groups = fleet.required()
     _schedule(drafts, fleet, required, moment)
     return {
-        "now": iso(moment),
         "events": [_entry(draft, moment) for draft in drafts],
-        "hosts": _hosts(drafts),
-        "blind": {host.name: _blindness(host) for host in fleet.hosts.values() if host.targeted and _blindness(host)},
         "missing_groups": missing_groups,
         "summary": _summary(drafts, fleet, missing_groups),
     }
-
-
-def _blindness(host: Host) -> str:
-    """Why nobody knows what this host would have seen; empty if it could read its metadata service."""
-    return "" if host.reachable and not host.error else host.error or "it could not be reached"
-
-
-def read_now(now: t.Any) -> datetime:
-    moment = parse_time(now) if isinstance(now, str) else now
-    if not isinstance(moment, datetime) or moment.tzinfo is None or not 1970 <= moment.year <= 9000:
-        raise check.refuse("now", "a time such as 2026-09-19T18:00:00Z", now)
-    return moment.astimezone(timezone.utc).replace(microsecond=0)
-
-
-def _check_inputs(observations: t.Any, groups: t.Any, targeted: t.Any, settings: t.Any) -> None:
-    for host, observation in check.mapping(observations, "The observations").items():
-        where = f"The observation of {clean(host)}"
-        if observation is not None and check.mapping(observation, where).get("events"):
-            check.sequence(observation["events"], f"{where}: events")
-    for group, hosts in check.mapping({} if groups is None else groups, "The groups").items():
-        _check_names(hosts, f"Group {quoted(group)}")
-    if targeted is not None:
-        _check_names(targeted, "targeted")
-    check.mapping({} if settings is None else settings, "The settings")
-
-
-def _check_names(names: t.Any, where: str) -> None:
-    if not isinstance(names, (list, tuple, set, frozenset)) or not all(isinstance(name, str) for name in names):
-        raise check.refuse(where, "a list of host names", names)
 
 
 # ---- one event: who, what, and what speaks against approving
@@ -238,7 +206,12 @@ def _decision(seen: Sighting, host: Host, fleet: Fleet, left: int | None) -> Dec
         groups=fleet.groups_of.get(host.name, ()),
         resource=host.vm_name or "",
     )
-    return decide(fleet.settings(host.name).policy, facts)
+    decision = decide(fleet.settings(host.name).policy, facts)
+    claimed_for = host.claimed_for.get(same_id(seen.event_id), 0.0)
+    if decision.expires_after is None or seen.event_status == STARTED or claimed_for < decision.expires_after:
+        return decision
+    because = f"nothing has followed within {duration(decision.expires_after)}, so nothing is drained for it any more"
+    return decision._replace(action=NOTIFY, because=because, lapsed=True)
 
 
 def _refusals(seen: Sighting, decisions: t.Mapping[str, Decision]) -> list[str]:
@@ -274,14 +247,16 @@ def _name_holds(seen: Sighting, found: _Resolved, decisions: t.Mapping[str, Deci
         f"{listed(hosts)} have the same Azure name {quoted(name)}" for name, hosts in sorted(found.ambiguous.items())
     ]
     told_to_ignore = bool(decisions) and all(decision.ignores_unknown_names for decision in decisions.values())
+    unsure = sorted(fleet.nameless & seen.seen_by)
     if found.unknown and not told_to_ignore:
-        holds.append(f"no inventory host has the Azure name {quoted_list(found.unknown)}")
+        unasked = sorted(fleet.nameless.difference(unsure))
+        but = f"; {listed(unasked)} could not be asked what Azure calls {'it' if len(unasked) == 1 else 'them'}"
+        holds.append(f"no inventory host has the Azure name {quoted_list(found.unknown)}{but if unasked else ''}")
     elif found.unknown and fleet.nameless:
         holds.append(
             f"unknown names are to be ignored, but {quoted_list(found.unknown)} may be"
             f" {listed(sorted(fleet.nameless))}, whose Azure name is not known"
         )
-    unsure = sorted(fleet.nameless & seen.seen_by)
     if unsure and (found.unknown or found.ambiguous or not seen.resources):
         holds.append(f"it may mean {listed(unsure)}: what Azure calls them is not known (set graceful_vm_name)")
     return holds
@@ -300,7 +275,7 @@ def _host_holds(seen: Sighting, hosts: t.Iterable[Host]) -> list[str]:
         elif host.asked and host.name not in seen.seen_by:
             strangers.append(host.name)
         # Said beside the others: it has to be mended in any case.
-        holds.extend(f"{clean(host.name)}: {mistake}" for mistake in host.mistakes)
+        holds.extend(f"{clean(host.name)}: {clean(mistake, 300)}" for mistake in host.mistakes)
     if outside:
         holds.append(f"{listed(outside)} {is_or_are(outside)} outside this run (--limit)")
     if silent:
@@ -323,6 +298,18 @@ def _not_set(hosts: t.Iterable[Host], decisions: t.Mapping[str, Decision]) -> li
 
 
 # ---- all events together: when
+
+
+def _couple(drafts: t.Sequence[_Draft]) -> None:
+    """VMs of one scope that are to be deleted at the same time are deleted when all of it is approved."""
+    deletions = [
+        (draft, draft.seen.not_before)
+        for draft in drafts
+        if draft.seen.event_type.lower() == "terminate" and draft.seen.not_before is not None and not draft.started
+    ]
+    for (one, at), (other, then) in itertools.permutations(deletions, 2):
+        if abs((at - then).total_seconds()) <= 1 and one.seen.seen_by & other.seen.seen_by:
+            one.coupled.append(other.seen.event_id)
 
 
 def _schedule(drafts: t.Sequence[_Draft], fleet: Fleet, required: t.Mapping[str, int], now: datetime) -> None:
@@ -369,20 +356,17 @@ def _put_off(draft: _Draft, until: datetime, reason: str) -> None:
 
 
 def _entry(draft: _Draft, now: datetime) -> dict[str, t.Any]:
-    seen, approvers = draft.seen, draft.approvers
     return {
-        **seen.event,
+        **draft.seen.event,
         "seconds_left": draft.seconds_left,
-        "seen_by": len(seen.seen_by),
         "hosts": draft.hosts,
         "unknown_names": draft.found.unknown,
-        "ambiguous_names": sorted(draft.found.ambiguous),
-        "approvers": approvers,
+        "approvers": draft.approvers,
         "action": draft.action,
-        "actions": {
-            host: {"action": decision.action, "rule": decision.rule, "because": decision.because}
-            for host, decision in draft.decisions.items()
-        },
+        "actions": {host: decision.action for host, decision in draft.decisions.items()},
+        "expires_after": max((decision.expires_after or 0 for decision in draft.decisions.values()), default=0),
+        "coupled": draft.coupled,
+        "lapsed": [host for host, decision in draft.decisions.items() if decision.lapsed],
         "approvable": draft.approvable,
         "holds": draft.holds,
         "drain": draft.drain,
@@ -390,23 +374,16 @@ def _entry(draft: _Draft, now: datetime) -> dict[str, t.Any]:
         "wait_reason": draft.wait_reason,
         "put_off": draft.put_off,
         "mistaken": draft.mistaken,
+        "mistakes": [f"{clean(host.name)}: {mistake}" for host in draft.found.hosts for mistake in host.mistakes],
         "no_time_to_lose": draft.latest <= now,
         "reason": draft.reason,
     }
 
 
-def _hosts(drafts: t.Iterable[_Draft]) -> dict[str, t.Any]:
-    """The hosts that events touch, each with the ids of its events, the most urgent first."""
-    hosts: dict[str, dict[str, t.Any]] = {}
-    for draft in drafts:
-        for host in draft.found.hosts:
-            blank = {"vm_name": host.vm_name, "reachable": host.reachable, "targeted": host.targeted, "events": []}
-            hosts.setdefault(host.name, blank)["events"].append(draft.seen.event_id)
-    return {name: hosts[name] for name in sorted(hosts)}
-
-
 def _reason(draft: _Draft) -> str:
     """`Reboot of web1 and web2 in 14 min 32 s: drain, then approve (rule 'reboot or move'): …`"""
+    if draft.started:
+        return f"{_title(draft)}: wait until it is over."
     decisions = list(dict.fromkeys(draft.decisions.values()))
     words = f"{_title(draft)}: {action_of(draft.action).message}"
     if len(decisions) == 1:
@@ -436,6 +413,10 @@ def _summary(drafts: t.Sequence[_Draft], fleet: Fleet, missing_groups: t.Sequenc
         lines.append(f"{quoted(draft.seen.event_id)}: {draft.reason}")
         if draft.drain:
             lines.append(f"  drain now: {listed(draft.drain)}")
+        if draft.coupled:
+            lines.append(
+                f"  Azure starts it when {quoted_list(draft.coupled)} {is_or_are(draft.coupled)} approved, too"
+            )
         if draft.holds:
             lines.append(f"  not approved: {'; '.join(draft.holds)}")
     unasked = [host.name for host in fleet.hosts.values() if host.targeted and not host.reachable]
@@ -446,6 +427,4 @@ def _summary(drafts: t.Sequence[_Draft], fleet: Fleet, missing_groups: t.Sequenc
         lines.extend(
             f"{clean(name)} could not be asked: {quoted(fleet.hosts[name].error or '', 200)}" for name in failed
         )
-    if missing_groups:
-        lines.append(f"min_available names groups that the inventory does not have: {quoted_list(missing_groups)}.")
-    return lines
+    return [*lines, *missing_groups]

@@ -4,49 +4,80 @@
 
 # This file is private to the collection: it may change without notice.
 
-"""Whether a fleet can take part in graceful maintenance, from what each host's metadata service answered."""
+"""Whether a fleet can take part in maintenance, from what each host answered and what is written for it. Pure."""
 
 from __future__ import annotations
 
 import typing as t
 
 from ansible_collections.graceful.azure.plugins.module_utils._document import same_name
+from ansible_collections.graceful.azure.plugins.module_utils._policy import validate_policy
+from ansible_collections.graceful.azure.plugins.module_utils._text import clean, is_or_are, listed, quoted_list
 
+Json = dict[str, t.Any]
+# What the door made of the host's answer (reachable, error, report, observation), and what is written for the host:
+# mistakes, drain_not_set, min_available, and the groups that each setting names.
 Answer = t.Mapping[str, t.Any]
+LIBRARY = "Python library (requests)"
+HEADER = ("host", "ready", "Azure name", "endpoint", "clock", "announced")
+REPEAT = "Repeat this within 24 hours: Azure disables the service for a VM that does not ask."
+RESTARTS = (
+    "The service is enabled now, so restarts from the portal or the CLI wait for an approval, or for their whole "
+    "notice (about 15 minutes). A rule of graceful_policy can approve them, or Azure's scheduledEventsPolicy: see the "
+    "README of the role prepare."
+)
+GROUP_USES = {"policy": "the rule never matches", "min_available": "it protects nothing"}
+
+
+def library_is_missing(answer: Answer) -> bool:
+    return LIBRARY in str(answer.get("error") or "")
+
+
+def named_groups(values: t.Mapping[str, t.Any]) -> dict[str, list[str]]:
+    """The groups that a host's settings name, by setting."""
+    least = values["min_available"]
+    return {
+        "policy": sorted({group for rule in validate_policy(values["policy"]) for group in rule.groups}),
+        "min_available": sorted(least) if isinstance(least, t.Mapping) else [],
+    }
 
 
 def readiness(
-    answers: t.Mapping[str, Answer],
-    max_clock_offset: float,
-    mistakes: t.Mapping[str, str] | None = None,
-    installs: t.Mapping[str, Answer] | None = None,
-    records: t.Mapping[str, Answer] | None = None,
-) -> dict[str, t.Any]:
-    """What is wrong with each host (empty if nothing is), and the same as a table to look at."""
-    written = mistakes or {}
-    kept = records or {}
-    problems = {
-        host: problem(answer, max_clock_offset)
-        or _shared_name(host, answers)
-        or str(written.get(host) or "")
-        or _no_record(kept.get(host) or {})
-        for host, answer in answers.items()
-    }
-    for host, install in (installs or {}).items():
-        if problems.get(host) and install.get("failed"):
-            problems[host] = f"The Python library requests is missing and could not be installed: {install.get('msg')}"
-    return {"problems": problems, "table": table(answers, problems)}
+    answers: t.Mapping[str, Answer], groups: t.Collection[str], max_clock_offset: float, installs: t.Mapping[str, str]
+) -> Json:
+    """What stands in the way of each host that is not ready, and the same as a table to look at.
+
+    `installs` says why the missing library could not be installed, by host."""
+    problems = {}
+    for host in sorted(answers):
+        found = _problems(host, answers, max_clock_offset, installs.get(host, ""))
+        if found:
+            problems[host] = found
+    return {"problems": problems, "table": [*_table(answers, problems), *_words(answers, problems, groups)]}
 
 
-def problem(answer: Answer, max_clock_offset: float) -> str:
-    """The first thing that stands in the way, with what to do about it."""
-    if answer.get("unreachable"):
-        return "The host cannot be reached. Check its connection, then prepare it again."
-    if answer.get("failed") or "endpoint" not in answer:
-        return str(answer.get("msg") or "The metadata service was not asked.")
-    if not answer.get("vm_name"):
+def _problems(host: str, answers: t.Mapping[str, Answer], max_clock_offset: float, install: str) -> list[str]:
+    answer = answers[host]
+    found = [_service_problem(answer, max_clock_offset, install), record_problem(answer), _shared_name(host, answers)]
+    return [text for text in (*found, *answer["mistakes"]) if text]
+
+
+def _service_problem(answer: Answer, max_clock_offset: float, install: str) -> str:
+    """The first thing that keeps the host from hearing of maintenance, with what to do about it."""
+    observation = answer["observation"]
+    if not answer["reachable"]:
+        return (
+            f"The host cannot be reached: {answer['error'].rstrip('.')}. Check its connection, then prepare it again."
+        )
+    if observation is None:
+        if install and library_is_missing(answer):
+            return f"The Python library requests is missing and could not be installed: {install}"
+        return str(answer["error"])
+    if observation["error"]:
+        return str(observation["error"])
+    if not observation["vm_name"]:
         return "The service does not tell the VM's Azure name. Set graceful_vm_name for this host."
-    offset = answer.get("clock_offset")
+    offset = observation["clock_offset"]
     if offset is None:
         return "The service does not tell its time, so the host's clock cannot be checked."
     if abs(offset) > max_clock_offset:
@@ -55,49 +86,69 @@ def problem(answer: Answer, max_clock_offset: float) -> str:
     return ""
 
 
-def _no_record(answer: Answer) -> str:
-    if not answer.get("failed") and not answer.get("unreachable"):
-        return ""
-    return f"It cannot keep the record of a maintenance (graceful_record_dir): {answer.get('msg')}"
+def record_problem(answer: Answer) -> str:
+    report, observation = answer["report"] or {}, answer["observation"] or {}
+    why = report.get("message") if report.get("state") == "failed" else observation.get("record_error")
+    return f"It cannot keep the record of a maintenance (graceful_record_dir): {why}" if why else ""
 
 
 def _shared_name(host: str, answers: t.Mapping[str, Answer]) -> str:
-    name = same_name(str(answers[host].get("vm_name") or ""))
-    others = [
-        other for other in answers if other != host and name == same_name(str(answers[other].get("vm_name") or ""))
-    ]
-    if not name or not others or answers[host].get("events") is None:
+    name = _azure_name(answers[host])
+    others = [other for other in answers if other != host and name == _azure_name(answers[other])]
+    if not name or not others:
         return ""
     return (
-        f"Its Azure name is that of {others[0]}, too: while both see the same event it is not approved. In different "
-        "resource groups that is fine."
+        f"Its Azure name is that of {clean(others[0], 80)}, too: while both see the same event it is not approved. In "
+        "different resource groups that is fine."
     )
 
 
-def table(answers: t.Mapping[str, Answer], problems: t.Mapping[str, str]) -> list[str]:
-    header = ("host", "ready", "Azure name", "endpoint", "clock", "announced")
-    rows = [header, *(_row(host, answers[host], problems[host]) for host in sorted(answers))]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(header))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    ready = sum(not text for text in problems.values())
-    return [
-        *lines,
-        *(f"{host}: {problems[host]}" for host in sorted(problems) if problems[host]),
-        f"{ready} of {len(problems)} hosts are ready. "
-        "Repeat this within 24 hours: Azure disables the service for a VM that does not ask.",
-    ]
+def _azure_name(answer: Answer) -> str:
+    return same_name(str((answer["observation"] or {}).get("vm_name") or ""))
 
 
-def _row(host: str, answer: Answer, trouble: str) -> tuple[str, ...]:
-    offset = answer.get("clock_offset")
-    clock = "-" if offset is None else f"{offset:+.1f} s"
-    events = str(len(answer["events"])) if "events" in answer else "-"
-    cells = (
-        host,
-        "no" if trouble else "yes",
-        answer.get("vm_name") or "-",
-        answer.get("endpoint") or "-",
-        clock,
-        events,
+def _table(answers: t.Mapping[str, Answer], problems: t.Mapping[str, t.Sequence[str]]) -> list[str]:
+    rows = [HEADER, *(_row(host, answers[host], host not in problems) for host in sorted(answers))]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(HEADER))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def _row(host: str, answer: Answer, ready: bool) -> tuple[str, ...]:
+    seen = answer["observation"] or {}
+    offset, events = seen.get("clock_offset"), seen.get("events")
+    return (
+        clean(host, 80),
+        "yes" if ready else "no",
+        seen.get("vm_name") or "-",
+        seen.get("endpoint") or "-",
+        "-" if offset is None else f"{offset:+.1f} s",
+        "-" if events is None else str(len(events)),
     )
-    return tuple("".join(char if char.isprintable() else "?" for char in cell) for cell in cells)
+
+
+def _words(
+    answers: t.Mapping[str, Answer], problems: t.Mapping[str, t.Sequence[str]], groups: t.Collection[str]
+) -> list[str]:
+    """What the table does not show. What several hosts have in common is said once."""
+    alike: dict[str, list[str]] = {}
+    for host, texts in problems.items():
+        for text in texts:
+            alike.setdefault(text, []).append(host)
+    lines = [f"{listed(hosts)}: {text}" for text, hosts in alike.items()]
+    idle = [host for host in sorted(answers) if answers[host]["drain_not_set"]]
+    if idle:
+        whose = "its" if len(idle) == 1 else "their"
+        lines.append(
+            f"Warning: nothing is drained on {listed(idle)}: graceful_drain_steps is not set; {whose} events are held "
+            "unless the policy's action is approve. An empty list says that nothing has to be drained."
+        )
+    for key, means in GROUP_USES.items():
+        missing = sorted({group for answer in answers.values() for group in answer["groups"][key]} - set(groups))
+        if missing:
+            lines.append(
+                f"Warning: graceful_{key} names {quoted_list(missing)}, which {is_or_are(missing)} no group of the "
+                f"inventory: {means}."
+            )
+    if any((answer["observation"] or {}).get("events") is not None for answer in answers.values()):
+        lines.append(RESTARTS)
+    return [*lines, f"{len(answers) - len(problems)} of {len(answers)} hosts are ready. {REPEAT}"]

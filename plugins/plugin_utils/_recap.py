@@ -11,14 +11,23 @@ from __future__ import annotations
 import typing as t
 from datetime import datetime, timezone
 
-from ansible_collections.graceful.azure.plugins.module_utils._document import STARTED, parse_time
+from ansible_collections.graceful.azure.plugins.module_utils._document import EVENT_FIELDS, STARTED, parse_time
 from ansible_collections.graceful.azure.plugins.module_utils._policy import action_of
-from ansible_collections.graceful.azure.plugins.module_utils._text import clean, duration, iso, listed, quoted
+from ansible_collections.graceful.azure.plugins.module_utils._text import (
+    clean,
+    duration,
+    is_or_are,
+    iso,
+    listed,
+    quoted_list,
+)
+from ansible_collections.graceful.azure.plugins.plugin_utils._drill import DRILL, margin
 from ansible_collections.graceful.azure.plugins.plugin_utils._reconcile import NEVER_COME_BACK
 
 Json = dict[str, t.Any]
 Host = tuple[str, str]
 IN_PROGRESS = "in progress"
+RECOMMENDATION = "spotrebalancerecommendation"
 BAD_ENDS = ("failed", "left drained", "unreachable")
 WORK = {
     "ready": "ready",
@@ -89,7 +98,14 @@ def _title(entry: Json) -> str:
 
 
 def _approved(story: Json) -> str:
-    return f"{_title(story['entry'])}: approved by {clean(story['approved_by'], 80)} at {story['approved']}."
+    said = f"{_title(story['entry'])}: approved by {clean(story['approved_by'], 80)} at {story['approved']}"
+    return f"{said}{_waits_with(story)}."
+
+
+def _waits_with(story: Json) -> str:
+    """Azure deletes VMs together: an approval alone does not start that."""
+    others = story.get("waits_with") or []
+    return f"; Azure starts it when {quoted_list(others)} {is_or_are(others)} approved, too" if others else ""
 
 
 def _host_state(known: Json | None) -> str:
@@ -147,7 +163,7 @@ def report(run: Json, now: float) -> Json:
     hosts = {host: _host_story(run, host) for host in sorted(run["hosts"]) if _had_work(run, host)}
     events = [_event_story(run, event_id, hosts) for event_id in run["events"]]
     result = _result(run, hosts, events)
-    return {
+    told = {
         "version": 2,
         "drill": run["drill"],
         "run": {
@@ -155,10 +171,36 @@ def report(run: Json, now: float) -> Json:
             "finished": run.get("finished"),
         },
         "result": result,
-        "messages": _recap(run, hosts, events) or ["Nothing is announced."],
+        "messages": [*([DRILL] if run["drill"] else []), *_recap(run, hosts, events)],
         "events": events,
         "hosts": hosts,
     }
+    if run["drill"]:
+        told["announced"] = run["announced"]
+        told["margin"] = margin(told)
+        if result == "done" and not told["margin"]["notices"]:
+            # Azure would have acted before the hosts were ready: in a drill that is what one wants to know.
+            told["result"] = "failed"
+    return told
+
+
+def failure_of(told: Json) -> str:
+    """Why a run that is over ends with an error; empty if it does not."""
+    result = told["result"]
+    if told["drill"] and result != "done":
+        return f"The drill did not go through, it ended with {result}; the recap above and the report say why."
+    if result in ("held", "failed"):
+        return f"The maintenance is {result}; the recap above and the report say why."
+    return ""
+
+
+def last_occasions(told: Json) -> list[str]:
+    """What webhooks are told at the end of a run. One that found nothing to do, or nothing to do yet, tells nothing."""
+    if told["result"] not in ("done", "held", "failed"):
+        return []
+    over = any(event["outcome"] in ("completed", "cancelled", "drained") for event in told["events"])
+    restored = over or any(host["result"] == "restored" for host in told["hosts"].values())
+    return [*(["restored"] if restored else []), *(["failed"] if told["result"] == "failed" else []), "finished"]
 
 
 def _had_work(run: Json, host: str) -> bool:
@@ -168,7 +210,7 @@ def _had_work(run: Json, host: str) -> bool:
 
 def _touched(run: Json, host: str) -> bool:
     stories = [run["events"][event_id] for event_id in run["hosts"][host]["events"] if event_id in run["events"]]
-    actions = [action_of(story["entry"]["actions"].get(host, {}).get("action")) for story in stories]
+    actions = [action_of(story["entry"]["actions"].get(host)) for story in stories]
     return any(action.drains or action.approves for action in actions)
 
 
@@ -196,9 +238,11 @@ def _host_result(run: Json, host: str) -> Host:
     if not run.get("finished"):
         return (IN_PROGRESS if known["timeline"] else "untouched"), ""
     record = known["record"] or {"events": {}, "steps": []}
-    ours = [key for key, entry in record["events"].items() if entry["claim"]["run_id"] == run["run_id"]]
+    events = record["events"].items()
+    ours = [key for key, entry in events if entry["claim"]["run_id"] == run["run_id"] and not entry["lapsed"]]
     if not known["reachable"]:
-        types = {str(entry["event"]["event_type"]).lower() for entry in record["events"].values()}
+        # A recommendation does nothing to the host: what came of it is another event.
+        types = {str(entry["event"]["event_type"]).lower() for entry in record["events"].values()} - {RECOMMENDATION}
         if types and types <= set(NEVER_COME_BACK):
             return "gone", "as announced"
         return "unreachable", "it did not come back in time" if known["saw"] else "it could not be reached"
@@ -212,30 +256,27 @@ def _host_result(run: Json, host: str) -> Host:
 
 
 def _timeline(run: Json, host: str) -> list[Json]:
+    """In order; of what happened in one second, what was noticed comes first and what was approved last."""
     known = run["hosts"][host]
-    marks = [dict(mark, at=iso(mark["at"])) for mark in known["timeline"]]
-    for event_id in known["events"]:
-        story = run["events"].get(event_id)
-        if story is None:
-            continue
-        spelled = story["entry"]["event_id"]
-        marks.append({"at": story["noticed"], "what": "noticed", "detail": "", "event_id": spelled})
-        if story["approved"] and host != story["approved_by"]:
-            marks.append({"at": story["approved"], "what": "approved", "detail": "", "event_id": spelled})
+    stories = [story for event_id in known["events"] if (story := run["events"].get(event_id))]
+    marks = [_mark(story["noticed"], "noticed", story) for story in stories]
+    marks += [dict(mark, at=iso(mark["at"])) for mark in known["timeline"]]
+    approved = [story for story in stories if story["approved"] and host != story["approved_by"]]
+    marks += [_mark(story["approved"], "approved", story) for story in approved]
     for gap in known["interruptions"]:
-        marks.append({"at": gap["lost"], "what": "down", "detail": "", "event_id": ""})
-        if gap["back"]:
-            marks.append({"at": gap["back"], "what": "back", "detail": "", "event_id": ""})
+        marks += [_mark(gap["lost"], "down"), *([_mark(gap["back"], "back")] if gap["back"] else [])]
     return sorted(marks, key=lambda mark: str(mark["at"]))
+
+
+def _mark(at: str, what: str, story: Json | None = None) -> Json:
+    return {"at": at, "what": what, "detail": "", "event_id": story["entry"]["event_id"] if story else ""}
 
 
 def _event_story(run: Json, event_id: str, hosts: t.Mapping[str, Json]) -> Json:
     story = run["events"][event_id]
     entry = story["entry"]
     outcome, holds = _outcome(run, event_id, story, hosts)
-    fields = ("event_id", "event_type", "event_status", "resource_type", "resources", "not_before", "seconds_left",
-              "description", "event_source", "duration_seconds", "leader", "action", "reason", "hosts")  # fmt: skip
-    whole = {key: entry.get(key) for key in fields}
+    whole = {key: entry.get(key) for key in (*EVENT_FIELDS, "action", "reason", "hosts") if key != "affects_me"}
     times = {key: story[key] for key in ("noticed", "approved", "approved_by", "started", "gone")}
     return {**whole, **times, "outcome": outcome, "holds": holds, "message": _event_message(story, outcome)}
 
@@ -252,26 +293,41 @@ def _outcome(run: Json, event_id: str, story: Json, hosts: t.Mapping[str, Json])
     back = all(hosts.get(host, {}).get("result") in ("restored", "gone") for host in entry["hosts"])
     if story["approved"]:
         return ("completed" if back and (story["gone"] or run.get("finished")) else "approved"), []
-    if action.approves and story["held"]:
+    if story["held"]:
         return "held", list(story["held"])
     if entry["wait_until"] and not claimed:
         return "deferred", [f"deferred until {entry['wait_until']}: {entry['wait_reason']}"]
+    if entry["lapsed"] and claimed:
+        return "drained", []
     if action.drains and not action.approves:
         return _drained_only(run, story)
     if story["started"]:
-        return ("completed" if back and story["gone"] else "started"), []
+        return _started_by_azure(run, story, back)
     if story["gone"]:
         return "cancelled", []
+    if back and run.get("finished") and set(_ever_ready(run, story, entry["hosts"])) >= set(entry["hosts"]):
+        # All were ready, and those that do not answer any more were to be taken away.
+        return "completed", []
     if action.approves and run.get("finished"):
         return "held", list(story.get("waits_for") or entry["holds"] or ["the run ended before it was approved"])
     return ("notified" if action.tells else "ignored"), []
+
+
+def _started_by_azure(run: Json, story: Json, back: bool) -> tuple[str, list[str]]:
+    """Nobody approved it. A host whose drain had failed until then was not ready for it."""
+    hosts = story["entry"]["hosts"]
+    ready = _ever_ready(run, story, hosts)
+    failed = {host: said for host, said in story["problems"].items() if host in hosts and host not in ready}
+    if failed:
+        return "held", [f"{clean(host, 80)} is not ready: {said}" for host, said in failed.items()]
+    return ("completed" if back and story["gone"] else "started"), []
 
 
 def _drained_only(run: Json, story: Json) -> tuple[str, list[str]]:
     """Where nothing is to be approved, nothing is held; that a host was not ready is a failure all the same."""
     if not run.get("finished"):
         return "notified", []
-    draining = [host for host, one in story["entry"]["actions"].items() if action_of(one["action"]).drains]
+    draining = [host for host, action in story["entry"]["actions"].items() if action_of(action).drains]
     unready = [host for host in draining if host not in _ever_ready(run, story, draining)]
     reasons = []
     for host in unready:
@@ -299,17 +355,20 @@ def _event_message(story: Json, outcome: str) -> str:
         return f"{outcome}: {entry['reason']}"
     if story["approved_by"]:
         parts.append(f"approved by {clean(story['approved_by'], 80)}")
+    if outcome == "drained" and entry["lapsed"]:
+        parts.append(f"put back because nothing followed within {duration(entry['expires_after'])}")
     begin, end = parse_time(story["noticed"] or ""), parse_time(story["gone"] or "")
     if begin and end and outcome in ("completed", "cancelled", "held", "drained"):
         parts.append(f"took {duration((end - begin).total_seconds())}")
-    return ", ".join(parts) + "."
+    return ", ".join(parts) + (_waits_with(story) if outcome == "approved" else "") + "."
 
 
 def _result(run: Json, hosts: t.Mapping[str, Json], events: t.Sequence[Json]) -> str:
     results = {story["result"] for story in hosts.values()}
     outcomes = {event["outcome"] for event in events}
     if run["check_mode"]:
-        return "failed" if _mistakes(run) else "planned" if events else "nothing"
+        wrong = _mistakes(run) or run.get("options", {}).get("webhook_mistake")
+        return "failed" if wrong else "planned" if events else "nothing"
     if results & set(BAD_ENDS) or "failed" in outcomes or _unreadable(run):
         return "failed"
     if "held" in outcomes:
@@ -341,7 +400,8 @@ def _mistakes(run: Json) -> list[str]:
 
 
 def _recap(run: Json, hosts: t.Mapping[str, Json], events: t.Sequence[Json]) -> list[str]:
-    lines = []
+    quiet = not (events or hosts or _blind(run) or _unreadable(run))
+    lines = ["Nothing is announced."] if quiet else []
     for event in events:
         lines += [event["message"], *(f"  because {reason}" for reason in event["holds"])]
     for host, story in hosts.items():
@@ -355,9 +415,7 @@ def _recap(run: Json, hosts: t.Mapping[str, Json], events: t.Sequence[Json]) -> 
     lines += [f"{clean(host, 80)}: {reason}" for host, reason in sorted(_unreadable(run).items())]
     lines += [line for line in _mistakes(run) if not any(line in said for said in lines)]
     lines += _left_by_others(run)
-    if run.get("plan", {}).get("missing_groups"):
-        missing = ", ".join(map(quoted, run["plan"]["missing_groups"]))
-        lines.append(f"Groups that are named in settings and that the inventory does not have: {missing}.")
+    lines += run.get("plan", {}).get("missing_groups", [])
     mistake = run.get("options", {}).get("webhook_mistake")
     if mistake:
         lines.append(f"Nobody is told: {mistake}")

@@ -4,7 +4,7 @@
 
 # This file is private to the collection: it may change without notice.
 
-"""One pass of the loop: what the hosts saw and reported becomes decisions on events and one order for each host. Pure."""
+"""One pass of the loop: what hosts saw and reported becomes decisions on events and one order for each host. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,13 @@ import copy
 import math
 import typing as t
 
-from ansible_collections.graceful.azure.plugins.module_utils._document import STARTED, same_id
+from ansible_collections.graceful.azure.plugins.module_utils._document import (
+    EVENT_FIELDS,
+    STARTED,
+    parse_time,
+    same_id,
+    same_name,
+)
 from ansible_collections.graceful.azure.plugins.module_utils._policy import action_of
 from ansible_collections.graceful.azure.plugins.module_utils._text import clean, iso, listed
 from ansible_collections.graceful.azure.plugins.plugin_utils._approvals import approvals
@@ -34,6 +40,8 @@ URGENT = 120
 UNCONFIRMED_FOR = 30
 # How old a report that a host is ready may be, and a second more for each host: they do not all report at once.
 FRESH = 15
+# How long after the host has asked the controller takes a step. Other runs take over only after a longer silence.
+STEP_TAKEN_WITHIN = 60
 # How often a host is tried to be put back by one run.
 PUT_BACK_TRIES = 3
 # How often a run can take in hosts that had nothing to do before; the role's main.yml has one part more.
@@ -64,18 +72,21 @@ class Seen(t.NamedTuple):
 
 
 def begin(run_id: str, run_name: str, options: Json, now: float) -> Json:
-    """The state of a run before its first pass. All that matters can be rebuilt from Azure's document and the records."""
+    """The state of a run before its first pass. What matters can be rebuilt from Azure's document and the records."""
     return {
         "run_id": run_id,
         "run_name": run_name,
         "started": iso(now),
         "check_mode": bool(options.get("check_mode")),
         "drill": bool(options.get("drill")),
+        "announced": (options.get("drill") or {}).get("announced"),
         "wait_until": now + options.get("wait", 0),
         "pass": 0,
         "events": {},
         "hosts": {},
+        # Azure names that hosts told in this run, and those that they told to earlier ones.
         "names": {},
+        "learnt": {},
         "orders": {},
         "approve": [],
         "confirm": [],
@@ -172,7 +183,8 @@ class _Pass:
 
     def _plan(self) -> Json:
         observations: dict[str, t.Any] = {}
-        for host, name in self.seen.names.items():
+        names = self._azure_names()
+        for host, name in names.items():
             observations[host] = {"reachable": False, "vm_name": name, "events": None, "error": None}
         settings = {}
         for host, seen in self.seen.hosts.items():
@@ -181,16 +193,28 @@ class _Pass:
             own = seen.get("settings") or {}
             observations[host] = {
                 "reachable": known["reachable"],
-                "vm_name": self.run["names"].get(host) or self.seen.names.get(host),
+                "vm_name": names.get(host),
                 # What a host saw in an earlier pass, before it left the run, is out of date.
                 "events": observation.get("events") if self._is_current(host) else None,
                 "error": known["error"] if known["reachable"] else None,
                 "drained": bool(known["record_error"]) or any(_drained(known["record"])),
                 "mistakes": self.run["mistakes"][host],
                 "drain_not_set": bool(own.get("drain_not_set")),
+                "claimed_for": {
+                    event_id: known["time"] - entry["noticed"]
+                    for event_id, entry in (known["record"] or {"events": {}})["events"].items()
+                    if entry["noticed"]
+                },
             }
             settings[host] = {key: own[key] for key in SETTINGS if own.get(key) is not None}
         return plan(observations, self.seen.groups, list(self.seen.hosts), settings, now=iso(self.now))
+
+    def _azure_names(self) -> dict[str, str]:
+        """As told by the hosts in this run, by the inventory, or in earlier runs unless another host has it now."""
+        told = {**self.seen.names, **self.run["names"]}
+        taken = {same_name(name) for name in told.values()}
+        learnt = {host: name for host, name in self.run["learnt"].items() if same_name(name) not in taken}
+        return {**learnt, **told}
 
     def _remember_events(self) -> None:
         run = self.run
@@ -198,7 +222,7 @@ class _Pass:
         for entry in run["plan"]["events"]:
             event_id = same_id(entry["event_id"])
             standing.add(event_id)
-            blank: Json = {"noticed": iso(self.now), "started": None, "gone": None, "approved": None, "approved_by": None,
+            blank: Json = {**dict.fromkeys(("started", "gone", "approved", "approved_by")), "noticed": iso(self.now),
                            "tried": [], "refused": "", "held": [], "ready": [], "problems": {}}  # fmt: skip
             story = run["events"].setdefault(event_id, blank)
             story["entry"] = entry
@@ -208,6 +232,8 @@ class _Pass:
             ]
             until = self.now + min(LONGEST, (UNKNOWN_NOTICE if left is None else left) + max(waits, default=1800))
             story["until"] = min(story.get("until", until), until) if left is None else until
+            # A host that is to be put back when nothing follows is waited for until then, and a pass longer.
+            story["until"] = max(story["until"], _seconds(story["noticed"]) + entry["expires_after"] + 60)
             if entry["event_status"] == STARTED:
                 story["started"] = story["started"] or iso(self.now)
             story["gone"] = None
@@ -250,7 +276,9 @@ class _Pass:
             story = self.run["events"].get(same_id(str(answer.get("event_id"))))
             if story is None:
                 continue
-            report = answer.get("report") or {"state": "failed", "message": answer.get("error") or ""}
+            # A host that was lost meanwhile may have sent the request.
+            state = "failed" if answer.get("reachable", True) else "unconfirmed"
+            report = answer.get("report") or {"state": state, "message": answer.get("error") or ""}
             state = report["state"]
             if state == "approved":
                 at = (report.get("approval") or {}).get("at")
@@ -260,11 +288,8 @@ class _Pass:
                 story["tried"].append(answer["host"])
             elif state in ("unexpected", "failed", "held_by_other_run"):
                 story["tried"].append(answer["host"])
-                story["problems"]["approval"] = (
-                    f"{answer['host']} could not approve it: {report['message'] or 'no reason'}"
-                )
                 if report.get("final"):
-                    story["refused"] = story["problems"]["approval"]
+                    story["refused"] = f"{answer['host']} could not approve it: {report['message'] or 'no reason'}"
         for event_id, answer_given in self.seen.answers.items():
             self.run["confirmed"][same_id(event_id)] = bool(answer_given)
 
@@ -278,7 +303,9 @@ class _Pass:
             claim = entry["claim"]
             ours = claim["run_id"] == self.run["run_id"]
             stale = known["time"] > claim["silent_until"]
-            yield event_id, entry, ours or stale or bool(self.seen.options.get("force_claim"))
+            # A drill cannot know whether an event that it did not announce is over.
+            foreign = self.run["drill"] and event_id not in self.run["events"]
+            yield event_id, entry, ours or (not foreign and (stale or bool(self.seen.options.get("force_claim"))))
 
     def _held_by_other_runs(self) -> dict[str, str]:
         """Events that another run has. Of two runs at once, the one that has the first claimed host keeps the event."""
@@ -306,7 +333,7 @@ class _Pass:
             for host in entry["hosts"]:
                 if host in reports:
                     reports[host][entry["event_id"]] = self._readiness(host, event_id)
-        decision = approvals(run["plan"], reports, now=iso(self.now))
+        decision = approvals(run["plan"], reports)
         run["approve"], run["confirm"] = [], []
         for cleared in decision["approve"]:
             self._clear(cleared)
@@ -314,9 +341,15 @@ class _Pass:
             story = run["events"][same_id(held["event_id"])]
             story["waits_for"] = held["reasons"]
             story["held"] = self._lasting(story["entry"], held["reasons"])
+        for ignored in decision["ignored"]:
+            story = run["events"][same_id(ignored["event_id"])]
+            if not self._matters(story["entry"]) and story["entry"]["event_status"] != STARTED:
+                # What is written wrong may be what would have said something else about it.
+                story["held"] = story["entry"]["mistakes"]
         for entry in run["plan"]["events"]:
             story = run["events"][same_id(entry["event_id"])]
             story["ready"] = [host for host in entry["hosts"] if self._state_of(host) == "ready"]
+            story["waits_with"] = [one for one in entry["coupled"] if not run["events"][same_id(one)]["approved"]]
             for host in entry["hosts"]:
                 known = run["hosts"].get(host)
                 if known and known["report"] and known["report"]["order"] == "ready" and known["state"] == "failed":
@@ -363,13 +396,13 @@ class _Pass:
         asked = event_id in map(same_id, seen.get("events") or [])
         if report["order"] == "ready" and report["state"] == "ready" and asked and event_id not in report["held"]:
             age = self.now - seen["at"]
-            if age > FRESH + len(self.run["involved"]):
+            if age > self._oldest:
                 return {"ready": False, "reason": f"its report is {age:.0f} s old; it is verified again"}
             return {"ready": True, "reason": report["message"]}
         if event_id in report["held"]:
             return {
                 "ready": False,
-                "reason": f"{report['held'][event_id].get('run_name', 'another run')} has it in hand",
+                "reason": f"{report['held'][event_id]['run_name'] or 'another run'} has it in hand",
             }
         if report["state"] == "ready":
             return {"ready": False, "reason": "it got ready for another event"}
@@ -403,12 +436,21 @@ class _Pass:
         left = [host for host in cleared["approvers"] if host not in story["tried"]]
         if not left:
             story["tried"], left = [], cleared["approvers"]
-        fields = ("event_id", "event_type", "event_status", "resources")
-        event = {key: story["entry"][key] for key in fields}
-        max_age = 30 + len(cleared["hosts"])
+        event = _event_of(story["entry"])
         self.run["approve"].append(
-            {"event": event, "host": left[0], "max_age": max_age, "reason": story["entry"]["reason"]}
+            {
+                "event": event,
+                "host": left[0],
+                # Asked again when it is approved: this run may be suspended meanwhile, and its clock with it.
+                "reported": min(self.seen.hosts[host]["at"] for host in cleared["hosts"]),
+                "max_age": self._oldest,
+                "reason": story["entry"]["reason"],
+            }
         )
+
+    @property
+    def _oldest(self) -> int:
+        return FRESH + len(self.run["involved"])
 
     # ---- one order for each host
 
@@ -424,8 +466,12 @@ class _Pass:
             return self._ready_order(host, wanted)
         back = [key for key, entry in mine.items() if not self._expired(key) or not known["reachable"]]
         back = [key for key in back if key not in self.held_by and not self._is_stopped(key)]
+        lapsed = [same_id(entry["event_id"]) for entry in self.run["plan"]["events"] if host in entry["lapsed"]]
+        # It was put back for that, and only has to be remembered as long as the event stands.
+        back = [key for key in back if not (key in lapsed and mine[key]["lapsed"])]
         if back and known["failures"] < PUT_BACK_TRIES and not self._lost_for_good(host, back):
-            return self._orders("put_back", [mine[key]["event"] for key in back], seconds=UNDOING)
+            events = [mine[key]["event"] for key in back]
+            return self._orders("put_back", events, seconds=UNDOING, lapsed=[key for key in back if key in lapsed])
         return None
 
     def _is_live(self, known: Json, entry: Json) -> bool:
@@ -437,11 +483,11 @@ class _Pass:
 
     def _ready_order(self, host: str, wanted: t.Sequence[Json]) -> Json:
         lefts = [(UNKNOWN_NOTICE if entry["seconds_left"] is None else entry["seconds_left"]) for entry in wanted]
-        approving = any(action_of(entry["actions"][host]["action"]).approves for entry in wanted)
+        approving = any(action_of(entry["actions"][host]).approves for entry in wanted)
         left = min(lefts)
         # Nothing is kept back for an approval that is never sent.
         usable = left - min(MARGIN, left // 4) if approving else left
-        drain = any(action_of(entry["actions"][host]["action"]).drains for entry in wanted)
+        drain = any(action_of(entry["actions"][host]).drains for entry in wanted)
         own = self._own_events(host)
         events = [own.get(same_id(entry["event_id"])) or _event_of(entry) for entry in wanted]
         seconds = float(min(LONGEST, max(LEAST, usable)))
@@ -463,11 +509,16 @@ class _Pass:
         approved = story["approved"] or any(
             same_id(one["event"]["event_id"]) == event_id for one in self.run["approve"]
         )
-        if self.run["mistakes"].get(host) or approved or self._is_stopped(event_id) or self._expired(event_id):
+        claims = {key: may_act for key, _entry, may_act in self._claims(host)}
+        # The document may not show an event for a while: who was put back then is drained again; nobody posts again.
+        returned = event_id in self.run["hosts"][host]["closed"] and event_id not in claims
+        if approved and not returned:
             return False
-        action = action_of(entry["actions"][host]["action"])
+        if self.run["mistakes"].get(host) or self._is_stopped(event_id) or self._expired(event_id):
+            return False
+        action = action_of(entry["actions"][host])
         if action.drains:
-            begun = any(event_id == key and may_act for key, _entry, may_act in self._claims(host))
+            begun = claims.get(event_id, False)
             return host in entry["drain"] or begun or (self._is_blind(host) and not entry["wait_until"])
         return action.approves and bool(entry["approvable"]) and not entry["wait_until"]
 
@@ -509,8 +560,7 @@ class _Pass:
         for host in fresh:
             if host not in allowed:
                 del orders[host]
-        waiting = self.run["wait_until"] > self.now and not self.run["worked"] and not orders
-        self.run["involved"] = sorted(self.seen.hosts) if waiting or self.seen.options.get("wait") else self._involved()
+        self.run["involved"] = sorted(self.seen.hosts) if self.seen.options.get("wait") else self._involved()
         slice_length = self._slice(len(self.run["involved"]))
         active = [host for host, order in orders.items() if self._is_active(host, order)]
         for host in self.run["involved"]:
@@ -532,9 +582,7 @@ class _Pass:
         return sorted(host for host in hosts if host in self.seen.hosts and not self._has_left(host))
 
     def _matters(self, entry: Json) -> bool:
-        return any(
-            action_of(one["action"]).drains or action_of(one["action"]).approves for one in entry["actions"].values()
-        )
+        return any(action.drains or action.approves for action in map(action_of, entry["actions"].values()))
 
     def _is_fresh(self, host: str) -> bool:
         """Whether the host has not been asked to get ready by this run yet."""
@@ -575,7 +623,7 @@ class _Pass:
     def _end_or_go_on(self, decision: Json) -> None:
         run = self.run
         acting = [host for host, order in run["orders"].items() if order["order"] != "look"]
-        waiting = self.now < run["wait_until"] and not run["worked"]
+        waiting = self.now < run["wait_until"] and (not run["worked"] or self._time_will_come())
         run["deferred"] = [entry["event_id"] for entry in run["plan"]["events"] if entry["wait_until"] and not acting]
         run["controller_steps"] = {host: step for host in acting if (step := self._controller_step(host))}
         if run["check_mode"] or not (
@@ -595,6 +643,11 @@ class _Pass:
             # What the controller does not come to in this pass is asked for again.
             run["controller_steps"] = {}
         self._tell()
+
+    def _time_will_come(self) -> bool:
+        """Whether something that was put off begins while this run waits."""
+        times = [_seconds(entry["wait_until"]) for entry in self.run["plan"]["events"] if entry["wait_until"]]
+        return any(time <= self.run["wait_until"] for time in times)
 
     def _was_waited_for(self) -> bool:
         """Whether a host was put back just now while events stand that others have not been through yet."""
@@ -632,7 +685,7 @@ class _Pass:
             pairs.append([event_id, "noticed"])
             if entry["wait_until"] and not story["gone"]:
                 pairs.append([event_id, "deferred"])
-            elif story["held"] and action_of(entry["action"]).approves:
+            elif story["held"] and not story["approved"]:
                 pairs.append([event_id, "held"])
             if story["approved"]:
                 pairs.append([event_id, "approved"])
@@ -642,8 +695,13 @@ class _Pass:
         """What the controller has to do for the host before its next call: a step, or a look at its balancers."""
         known, order = self.run["hosts"][host], self.run["orders"][host]["order"]
         step = (known["report"] or {}).get("next")
+        if step and self.now - self.seen.hosts[host]["at"] > STEP_TAKEN_WITHIN:
+            # Somebody else may have taken over since: the host is asked again.
+            return None
         if step and order == known["report"]["order"]:
-            return {**step, "tasks": tasks_of(step)}
+            # Which of the role's files takes it is decided where it is compared with what the user has written.
+            described = self.seen.hosts[host].get("step") or {}
+            return {**step, "tasks": described.get("tasks") or tasks_of(step)}
         if order == "ready" and known["settings"].get("looks") and self._is_fresh(host):
             return {"mode": "look", "kind": "haproxy", "tasks": "look.yml"}
         return None
@@ -654,6 +712,11 @@ class _Pass:
         if not self.run["plan"]["events"] and not self.run["worked"]:
             return "Nothing is announced."
         return "Nothing is left that this run could do."
+
+
+def _seconds(moment: str) -> float:
+    read = parse_time(moment)
+    return read.timestamp() if read else 0.0
 
 
 def _add_marks(known: Json, record: Json | None) -> None:
@@ -679,6 +742,5 @@ def _drained(record: Json | None) -> list[Json]:
 
 
 def _event_of(entry: Json) -> Json:
-    fields = ("event_id", "event_type", "event_status", "resource_type", "resources", "not_before", "seconds_left",
-              "description", "event_source", "duration_seconds", "leader")  # fmt: skip
-    return {**{key: entry.get(key) for key in fields}, "affects_me": True}
+    """The event of an entry of the plan, as a host that it names sees it."""
+    return {**{name: entry.get(name) for name in EVENT_FIELDS}, "affects_me": True}

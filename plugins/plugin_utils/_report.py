@@ -87,6 +87,8 @@ class Run:
 @dataclasses.dataclass(frozen=True)
 class Report:
     drill: bool
+    # Of a drill: when its events were announced.
+    announced: float | None
     result: str
     messages: tuple[str, ...]
     run: Run

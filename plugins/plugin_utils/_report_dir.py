@@ -4,7 +4,7 @@
 
 # This file is private to the collection: it may change without notice.
 
-"""The report directory on the controller: writing reports, removing old ones, and what webhooks were told."""
+"""The report directory on the controller: reports, what webhooks were told, and which Azure name each host has."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ import tempfile
 import typing as t
 from datetime import datetime
 
+from ansible_collections.graceful.azure.plugins.module_utils._text import clean
 from ansible_collections.graceful.azure.plugins.plugin_utils._report import read
 from ansible_collections.graceful.azure.plugins.plugin_utils._timeline import page
 
 LATEST = "latest"
 TOLD = "told.json"
+AZURE_NAMES = "azure-names.json"
 CHECKPOINTS = "checkpoints"
 # What is removed has to be ours: other files may lie here, too.
 REPORT_NAME = re.compile(r"(\d{8}T\d{6}Z-[A-Za-z0-9]{1,8})\.(?:html|json)")
@@ -68,16 +70,38 @@ def _names(directory: str) -> list[str]:
 
 def read_told(directory: str) -> t.Any:
     """What webhooks were told before. What cannot be read was not told."""
-    try:
-        with open(os.path.join(directory, TOLD), encoding="utf-8") as opened:
-            return json.load(opened)
-    except (OSError, ValueError, RecursionError):
-        return {}
+    return _read_json(os.path.join(directory, TOLD))
 
 
 def write_told(directory: str, told: t.Mapping[str, t.Any]) -> None:
     os.makedirs(directory, exist_ok=True)
     write_whole(os.path.join(directory, TOLD), json.dumps(told, indent=4, sort_keys=True) + "\n")
+
+
+def read_names(directory: str, hosts: t.Collection[str]) -> dict[str, str]:
+    """Azure names that earlier runs learnt: a host that cannot be reached now is still known by its name."""
+    names = _read_json(os.path.join(directory, AZURE_NAMES))
+    named = names.items() if isinstance(names, dict) else ()
+    return {host: clean(name, 200) for host, name in named if host in hosts and isinstance(name, str)}
+
+
+def keep_names(directory: str, names: t.Mapping[str, str]) -> None:
+    """Add these to what is known. Raises OSError."""
+    file = os.path.join(directory, AZURE_NAMES)
+    kept = _read_json(file)
+    known = kept if isinstance(kept, dict) else {}
+    if {**known, **names} != known:
+        os.makedirs(directory, exist_ok=True)
+        write_whole(file, json.dumps({**known, **names}, indent=4, sort_keys=True) + "\n")
+
+
+def _read_json(file: str) -> t.Any:
+    """What cannot be read counts as empty."""
+    try:
+        with open(file, encoding="utf-8") as opened:
+            return json.load(opened)
+    except (OSError, ValueError, RecursionError):
+        return {}
 
 
 def write_whole(file: str, text: str) -> None:

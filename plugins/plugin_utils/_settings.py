@@ -4,7 +4,7 @@
 
 # This file is private to the collection: it may change without notice.
 
-"""Every variable that a user may write, described once: validation, the guide's table and the messages come from here."""
+"""Every variable that a user may write, described once: validation, messages and the guide's table come from here."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ import typing as t
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible_collections.graceful.azure.plugins.module_utils import _checkpoints, _drains, _health_checks
 from ansible_collections.graceful.azure.plugins.module_utils import _checks as check
+from ansible_collections.graceful.azure.plugins.module_utils import _endpoint as endpoint
 from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
 from ansible_collections.graceful.azure.plugins.module_utils._kind import Kind
 from ansible_collections.graceful.azure.plugins.module_utils._policy import validate_policy
-from ansible_collections.graceful.azure.plugins.module_utils._text import clean, quoted
+from ansible_collections.graceful.azure.plugins.module_utils._text import clean, masked_all, quoted
 from ansible_collections.graceful.azure.plugins.plugin_utils._capacity import validate_min_available
 from ansible_collections.graceful.azure.plugins.plugin_utils._webhooks import webhook_mistake
 from ansible_collections.graceful.azure.plugins.plugin_utils._window import validate_window
@@ -25,8 +26,9 @@ from ansible_collections.graceful.azure.plugins.plugin_utils._window import vali
 Json = dict[str, t.Any]
 PREFIX = "graceful_"
 LONGEST = 86400
+DRILLED = ("Reboot", "Redeploy", "Freeze", "Preempt", "Terminate")
 # Written by the roles themselves, not by users.
-INTERNAL = ("host", "run", "pass", "looked", "balancers", "approvals", "answer", "confirmation", "drill", "result")
+INTERNAL = ("host", "pass", "drill", "written")
 WrongSetting = check.WrongSetting
 Checker = t.Callable[[t.Any, str], t.Any]
 
@@ -47,16 +49,21 @@ def _text(value: t.Any, name: str) -> str:
     return str(value)
 
 
+def _endpoint(value: t.Any, name: str) -> str:
+    given = _text(value, name).strip()
+    return given if given.lower() == "auto" else endpoint.checked(given)
+
+
 def _path(value: t.Any, name: str) -> str:
     if not isinstance(value, str) or not value.startswith("/"):
         raise check.refuse(name, "an absolute path", value)
     return value
 
 
-def _seconds(value: t.Any, name: str) -> float:
+def seconds(value: t.Any, name: str) -> float:
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = -1.0
     if isinstance(value, bool) or not 0 <= number <= LONGEST:
         raise check.refuse(name, f"a number of seconds, up to {LONGEST}", value)
@@ -101,6 +108,14 @@ class Items(t.NamedTuple):
     items: list[Json]
     secrets: Json
 
+    @property
+    def shown(self) -> list[Json]:
+        """As they are sent, logged and noted in the record: what URLs have of secrets is among the secrets only."""
+        return [
+            {**item, "options": masked_all(item["options"])} if "options" in item else masked_all(item)
+            for item in self.items
+        ]
+
 
 def _kinds(load: t.Callable[[str], type[Kind]], names: t.Sequence[str], phase: str, noun: str) -> Checker:
     def read(value: t.Any, name: str) -> Items:
@@ -134,17 +149,23 @@ def _item(kind: type[Kind], given: t.Mapping[str, t.Any], where: str) -> tuple[J
     options = {key: value for key, value in given.items() if key not in ("name", "kind", "timeout")}
     timeout = given.get("timeout")
     if timeout is not None:
-        timeout = _seconds(timeout, f"{where}: timeout")
+        timeout = seconds(timeout, f"{where}: timeout")
         if not timeout:
             raise check.refuse(f"{where}: timeout", "more than 0", timeout)
     checked = validated(options, kind.options, kind.rules, where)
     mistake = kind.mistake(checked)
     if mistake:
         raise WrongSetting(f"{where}: {mistake}")
-    secret = {name for name, spec in kind.options.items() if spec.get("no_log")}
-    plain = {key: value for key, value in checked.items() if key not in secret}
-    kept = {key: checked[key] for key in secret if checked.get(key) is not None}
-    return {"timeout": timeout, "options": plain}, kept
+    plain, secret = _apart(checked, kind.options)
+    return {"timeout": timeout, "options": plain}, secret
+
+
+def _apart(checked: Json, options: t.Mapping[str, t.Mapping[str, t.Any]]) -> tuple[Json, Json]:
+    """The options that are no secrets, and all that have secrets in them, which a URL may have, too."""
+    declared = {name for name, spec in options.items() if spec.get("no_log")}
+    plain = {key: value for key, value in checked.items() if key not in declared}
+    secret = {key: value for key, value in checked.items() if key in declared or masked_all(value) != value}
+    return plain, {key: value for key, value in secret.items() if value is not None}
 
 
 def validated(
@@ -190,11 +211,10 @@ def _health(value: t.Any, name: str) -> Items:
         mistake = _health_checks.mistake(checked)
         if mistake:
             raise WrongSetting(f"{where}: {mistake}")
-        secret = {key for key, spec in _health_checks.OPTIONS.items() if spec.get("no_log")}
-        items.append({key: value for key, value in checked.items() if key not in secret})
-        kept = {key: checked[key] for key in secret if checked.get(key) is not None}
-        if kept:
-            secrets[f"health/{number}"] = kept
+        plain, secret = _apart(checked, _health_checks.OPTIONS)
+        items.append(plain)
+        if secret:
+            secrets[f"health/{number}"] = secret
     return Items(items, secrets)
 
 
@@ -221,8 +241,8 @@ SETTINGS: t.Final[t.Mapping[str, Setting]] = {
     "drain_steps": Setting(
         "list",
         None,
-        "How the host is taken out of service, see [roles/drain](../roles/drain/README.md). `[]` says that nothing has to be drained; "
-        "not set holds the approval.",
+        "How the host is taken out of service, see [roles/drain](../roles/drain/README.md). `[]` says that nothing has "
+        "to be drained; not set holds the approval.",
         _kinds(_drains.load, _drains.NAMES, "drain", "Drain step"),
     ),
     "checkpoint": Setting(
@@ -263,30 +283,30 @@ SETTINGS: t.Final[t.Mapping[str, Setting]] = {
         "int",
         1800,
         "Seconds after NotBefore until an event has to be gone. No run waits for more than a day.",
-        _seconds,
+        seconds,
     ),
     "vm_name": Setting("str", None, "The Azure name, where the service does not tell it (classic VMs).", _text),
-    "endpoint": Setting("str", "auto", "Where the metadata service is.", _text),
+    "endpoint": Setting("str", "auto", "Where the metadata service is.", _endpoint),
     "api_version": Setting("str", "2020-07-01", "Version of the metadata service, or `auto`.", _text),
     "record_dir": Setting("path", "/var/lib/graceful/records", "Directory for the record, on the host.", _path),
     "checkpoint_dir": Setting(
         "path", "/var/lib/graceful/checkpoints", "Directory for archives, on a disk of the host that survives.", _path
     ),
     "wait": Setting(
-        "float", 0, "Seconds to wait for an announcement. 0 takes what is there. An extra variable.", _seconds, "run"
+        "float", 0, "Seconds to wait for an announcement. 0 takes what is there. An extra variable.", seconds, "run"
     ),
     "wait_round": Setting(
         "float",
         10,
         "How many seconds may pass until what one host sees is known to all. An extra variable.",
-        _seconds,
+        seconds,
         "run",
     ),
     "serial": Setting(
         "list",
         ["100%"],
-        "How many hosts drain at a time: a number, a percentage, or a list of these. The approval comes after the last batch. "
-        "Hosts with less than two minutes left come first. An extra variable.",
+        "How many hosts drain at a time: a number, a percentage, or a list of these. The approval comes after the last "
+        "batch. Hosts with less than two minutes left come first. An extra variable.",
         _serial,
         "run",
     ),
@@ -301,22 +321,33 @@ SETTINGS: t.Final[t.Mapping[str, Setting]] = {
     "report_always": Setting("bool", False, "Write a report also if nothing was announced.", check.boolean, "run"),
     "webhooks": Setting("list", [], "Who is told, see [roles/report](../roles/report/README.md).", _webhooks, "run"),
     "drill_consent": Setting("str", "", "`yes`, or no drill happens.", _text, "drill"),
-    "drill_address": Setting("str", "", "An address of the first host that all hosts reach.", _text, "drill"),
+    "drill_address": Setting(
+        "str", "", "An address of the first host that all hosts reach, of a private network.", _text, "drill"
+    ),
     "drill_event": Setting(
-        "str",
-        "Reboot",
-        "What is announced.",
-        _choice("Reboot", "Redeploy", "Freeze", "Preempt", "Terminate"),
-        "drill",
+        "str", "Reboot", f"What is announced: {', '.join(f'`{name}`' for name in DRILLED)}.", _choice(*DRILLED), "drill"
     ),
     "drill_targets": Setting(
         "list", None, "For whom: host names, as a list or with commas; all by default.", _anything, "drill"
     ),
-    "drill_duration": Setting("float", 5, "Seconds that the event lasts.", _seconds, "drill"),
+    "drill_notice": Setting(
+        "float",
+        None,
+        "Seconds of notice; by default the least that Azure gives for the event, which the margin is against anyway.",
+        seconds,
+        "drill",
+    ),
+    "drill_duration": Setting("float", 5, "Seconds that the event lasts.", seconds, "drill"),
     "drill_port": Setting("int", 8801, "The emulator's first port; each host has one.", _number, "drill"),
     "drill_control_port": Setting("int", 8800, "The port of its control.", _number, "drill"),
     "drill_dir": Setting("path", "/opt/azure-events-emulator", "Its directory on the first host.", _path, "drill"),
-    "drill_run_by": Setting("str", "auto", "What keeps it running.", _choice("auto", "systemd", "process"), "drill"),
+    "drill_run_by": Setting(
+        "str",
+        "auto",
+        "What keeps it running: `auto`, `systemd`, `process`.",
+        _choice("auto", "systemd", "process"),
+        "drill",
+    ),
 }
 
 
@@ -337,12 +368,21 @@ def read_settings(
     """Evaluate and validate. What cannot be evaluated is a mistake, never a default."""
     values: Json = {}
     mistakes = misspelt(variables)
+    facts = variables.get("ansible_facts")
+    facts = facts if isinstance(facts, t.Mapping) else {}
     for key, setting in SETTINGS.items():
         name = PREFIX + key
         if setting.where not in where:
             continue
         if name not in variables or variables[name] is None:
             values[key] = setting.default
+            continue
+        if name in facts and facts[name] == variables[name]:
+            # Facts are the host's word, and go before the inventory. What is done to a host is not its own choice.
+            values[key] = setting.default
+            mistakes[name] = (
+                f"{name} was told by the host itself, as a fact, which is not taken. Set it in the inventory."
+            )
             continue
         try:
             value = template(variables[name])

@@ -35,7 +35,8 @@ Result = dict[str, t.Any]
 def say(text: str) -> None:
     """Show a line of progress: on stdout if that is for people, else on stderr."""
     callback = str(C.config.get_config_value("DEFAULT_STDOUT_CALLBACK")).rpartition(".")[2]
-    display.display(clean(text, 1000), stderr=callback not in LINE_CALLBACKS)
+    indented = " " * (len(text) - len(text.lstrip(" "))) + clean(text, 1000)
+    display.display(indented, stderr=callback not in LINE_CALLBACKS)
 
 
 class Slice(t.NamedTuple):

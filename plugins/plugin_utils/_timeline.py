@@ -19,7 +19,7 @@ from datetime import datetime, timezone
 
 from ansible_collections.graceful.azure.plugins.module_utils._document import same_id
 from ansible_collections.graceful.azure.plugins.module_utils._text import clean, count, duration, listed
-from ansible_collections.graceful.azure.plugins.plugin_utils._drill import drill_margin
+from ansible_collections.graceful.azure.plugins.plugin_utils._drill import DRILL, drill_margin
 from ansible_collections.graceful.azure.plugins.plugin_utils._report import Event, Host, Report, read
 from ansible_collections.graceful.azure.plugins.plugin_utils._style import CSS, EVENT_PHASES, HOST_PHASES, THIN
 
@@ -48,7 +48,6 @@ HEAD = """<!DOCTYPE html>
 <meta name="referrer" content="no-referrer">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
 """
-DRILL = "This was a drill: the events were emulated, Azure announced nothing."
 CHECK_MODE = "Check mode: this is the plan. Nothing was changed."
 
 
@@ -145,11 +144,12 @@ def _masthead(report: Report) -> str:
         line.append("still running" if run.finished is None else f"took {duration(run.finished - run.started)}")
     line += [f"run <code>{shown(run.run_id, 80)}</code>"] if run.run_id else []
     banners = [words for words, said in ((DRILL, report.drill), (CHECK_MODE, run.check_mode)) if said]
+    messages = [line for line in report.messages if line not in banners]
     return (
         f'<header class="{LOOKS.get(report.result, "wait")}">\n<h1>{shown(report.verdict)}</h1>\n'
         f'<p class="run">{" · ".join(line)}</p>\n'
         + "".join(f'<p class="banner">{words}</p>\n' for words in banners)
-        + (f'<ul class="messages">{_items(report.messages)}</ul>\n' if report.messages else "")
+        + (f'<ul class="messages">{_items(messages)}</ul>\n' if messages else "")
         + "</header>"
     )
 

@@ -4,7 +4,7 @@
 
 # This file is private to the collection: it may change without notice.
 
-"""What the watcher of a host is given: its receivers, and what it does on its own. Checked, with secrets apart. Pure."""
+"""What the watcher of a host is given: receivers, and what it does on its own. Checked, with secrets apart. Pure."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ HEADLINES = {
     "deferred": "Azure maintenance deferred",
     "held": "Azure maintenance held: not approved",
     "approved": "Azure maintenance approved",
-    "restored": "Azure maintenance over, hosts restored",
+    "restored": "Azure maintenance is over",
     "failed": "Azure maintenance failed: a person is needed",
     "finished": "Azure maintenance run finished",
 }

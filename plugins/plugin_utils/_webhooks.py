@@ -45,8 +45,8 @@ WEBHOOK_OPTIONS: dict[str, Json] = {
     "format": {
         "description": "What the receiver understands: json has all fields, for a receiver of your own; slack is an "
         "incoming webhook of Slack, teams a workflow of Microsoft Teams; pagerduty opens an alert for each event that "
-        "is noticed, held or failed, and closes it when its hosts are restored. Leave noticed out of events if an "
-        "event that is only notified should open none.",
+        "is noticed, held or failed, and closes it when the event is over and its hosts are restored. Leave noticed "
+        "out of events if an event that is only notified should open none.",
         "type": "str",
         "choices": list(FORMATS),
         "default": "json",
@@ -172,7 +172,7 @@ def _concerned(report: Report, occasion: str) -> list[str]:
     elif occasion == "approved":
         found = [event for event in report.events if event.approved is not None]
     elif occasion == "restored":
-        found = [event for event in report.events if event.outcome in ("completed", "cancelled")]
+        found = [event for event in report.events if event.outcome in ("completed", "cancelled", "drained")]
     else:
         found = [event for event in report.events if event.outcome == occasion]
     ids = {same_id(event.event_id): event.event_id for event in found}

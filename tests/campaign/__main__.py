@@ -41,7 +41,7 @@ def check_plan(seed: int, cases: int) -> bool:
     return True
 
 
-def one_run(seed: int, number: int, directory: Path) -> play.Outcome:
+def one_run(seed: int, number: int, directory: Path, keep: bool) -> play.Outcome:
     begin, drawn = time.monotonic(), play.draw(seed, number)
     place = (directory / f"{seed}-{number}").absolute()
     shutil.rmtree(place, ignore_errors=True)
@@ -53,7 +53,7 @@ def one_run(seed: int, number: int, directory: Path) -> play.Outcome:
     print(f"run {number}, seed {seed}: {drawn} -> {outcome} ({time.monotonic() - begin:.0f} s)", flush=True)
     if outcome.complaints:
         print(f"  again: make campaign SEED={seed} ONLY={number}; its files: {place}", flush=True)
-    else:
+    elif not keep:
         shutil.rmtree(place)
     return outcome
 
@@ -71,7 +71,7 @@ def main() -> int:
     for number in [] if given.only == "plan" else numbers:
         if given.runs is None and time.monotonic() > until:
             break
-        outcome = one_run(given.seed, number, given.directory)
+        outcome = one_run(given.seed, number, given.directory, keep=bool(given.only))
         counted = {"approvals": outcome.approved, "held": outcome.held}
         totals.update({"runs": 1, **counted, "early approvals": outcome.early, "hosts left drained": outcome.left})
         passed, failed = passed + (not outcome.complaints), failed + bool(outcome.complaints)

@@ -17,19 +17,22 @@ import time
 import typing as t
 import urllib.error
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
-from ansible_collections.graceful.azure.tests.campaign.plan import APPROVING, decided
+from ansible_collections.graceful.azure.tests.campaign.plan import APPROVING, Facts, decided
 from ansible_collections.graceful.azure.tests.cycle import harness
 from ansible_collections.graceful.azure.tests.cycle.harness import Fleet, Json, Run
 
-HERE = Path(os.path.abspath(__file__)).parent
-PHASES = ("start", "claim", "drain", "checkpoint", "wait", "restore")
+SERVICE = ["sh", str(Path(os.path.abspath(__file__)).with_name("host.sh")), "{{ home }}"]
+# What is drawn happens when the first host has come so far: marks in its record, and "drained" on its disk.
+PHASES = ("start", "claimed", "draining", "drained", "checkpointed", "ready", "approved", "restoring")
 STATUSES = ("400", "404", "410", "429", "500", "503")
 SPOILED = ("reset", "redirect", "html", "empty", "truncated", "oversized", "bom", "no_date")
 STRANGER = "stranger_9"
-# The journal and the logs are of one machine, and so of one clock.
-LOG = "echo \"$(date +%s.%N) saved\" >> '{{ home }}/log'"
+FORCE = ("-e", "graceful_force_claim=true")
+# Nobody posts again sooner after a request that was not confirmed. The client counts from its own note of 30 seconds.
+BETWEEN_POSTS = 25
 
 
 @dataclass
@@ -39,33 +42,32 @@ class Drawn:
     size: int
     scopes: list[str]
     policy: list[Json] | None
-    events: list[Json] = field(default_factory=list)
+    kind: str
+    events: dict[str, Json] = field(default_factory=dict)
     common: Json = field(default_factory=dict)
     own: dict[str, Json] = field(default_factory=dict)
-    faults: list[Json] = field(default_factory=list)
-    drops: list[Json] = field(default_factory=list)
+    # Each with its verb, the phase that it waits for, and the seconds after that.
+    happenings: list[Json] = field(default_factory=list)
     limit: list[str] = field(default_factory=list)
-    # How the first run is disturbed: not at all, killed in a phase, or by a second one that starts seconds later.
-    killed_at: str | None = None
-    second_after: float | None = None
+    # What becomes of the first run when a second one begins: it goes on, its main process is killed, its machine dies,
+    # or its machine is suspended until the second one has ended. Without an ending there is no second one.
+    ending: str = ""
     force: bool = False
 
     def __str__(self) -> str:
-        words = [f"{self.size} hosts{' in two scopes' if len(self.scopes) > 1 else ''}"]
-        for event in self.events:
-            extra = "".join(f" {key} {event[key]}" for key in ("cancel_after", "start_delay") if key in event)
-            words.append(
-                f"{event['EventType']} {'+'.join(event['Resources'])} {event['notice']} s{extra} ({event['at']})"
-            )
+        words = [f"{self.size} hosts{' in two scopes' if len(self.scopes) > 1 else ''}, {self.kind}"]
         words += [] if self.policy is None else ["policy " + ",".join(rule["action"] for rule in self.policy)]
         words += [f"{key} {value}" for key, value in self.common.items()]
-        words += [f"{host} {value}" for host, own in self.own.items() for value in own.values()]
-        words += [f"{fault['kind']} at {fault['at']}" for fault in self.faults]
-        words += [f"{drop['host']} lost at {drop['at']}" for drop in self.drops]
+        words += [f"{host} {key} {value}" for host, own in self.own.items() for key, value in own.items()]
+        for one in self.happenings:
+            what = " ".join(f"{value}" for key, value in one.items() if key not in ("at", "after", "foreign", "scope"))
+            words.append(f"{what} ({one['at']}{f' + {after:.0f} s' if (after := one['after']) else ''})")
         words += [f"limit {','.join(self.limit)}"] if self.limit else []
-        words += [f"killed at {self.killed_at}"] if self.killed_at else []
-        words += ["two runs"] if self.second_after is not None else []
+        words += [f"{self.ending} run{', forced' if self.force else ''}"] if self.ending else []
         return "; ".join(words)
+
+    def happens(self, verb: str, at: str, after: float = 0, **spec: t.Any) -> None:
+        self.happenings.append({"verb": verb, **spec, "at": at, "after": after})
 
 
 POLICIES: list[list[Json] | None] = [
@@ -83,15 +85,16 @@ def draw(seed: int, number: int) -> Drawn:
     def maybe(chance: float) -> bool:
         return rng.random() < chance
 
-    drawn = Drawn(rng.randint(2, 4), rng.choice([["one"], ["one"], ["one", "two"]]), rng.choice(POLICIES))
+    scopes = rng.choice([["one"], ["one"], ["one", "two"]])
+    drawn = Drawn(rng.randint(2, 4), scopes, rng.choice(POLICIES), rng.choice(["tasks", "command"]))
     hosts = [f"web{one + 1}" for one in range(drawn.size)]
     for one in range(rng.choice([1, 1, 1, 2, 2, 3])):
-        drawn.events.append(_event(rng, drawn, one, maybe))
+        _draw_event(rng, drawn, one, maybe)
     for host in hosts:
-        if maybe(0.15):
-            drawn.own[host] = rng.choice(
-                [{"misbehaviour": "fail"}, {"misbehaviour": "go down"}, {"slow": 3}, {"slow": 3}, {"slow": 20}]
-            )
+        if maybe(0.2):
+            drawn.own[host] = rng.choice([{"broken": True}, {"broken": True}, {"slow": 3}, {"slow": 20}])
+        if "broken" in drawn.own.get(host, {}) and maybe(0.7):
+            drawn.happens("mend", "draining", rng.uniform(0, 25), host=host)
         if maybe(0.1):
             right = f"shop_{hosts.index(host)}"
             drawn.own.setdefault(host, {})["graceful_vm_name"] = rng.choice([right, right, f"shop_{rng.randrange(5)}"])
@@ -102,30 +105,32 @@ def draw(seed: int, number: int) -> Drawn:
     if maybe(0.2):
         drawn.common["graceful_undo_on_failure"] = True
     for _one in range(rng.choice([0, 0, 1, 2, 3])):
-        drawn.faults.append(_fault(rng, drawn))
-    if maybe(0.2):
-        drawn.drops.append(
-            {"host": rng.choice(hosts), "at": rng.choice(["start", "drain", "wait"]), "seconds": rng.randint(1, 12)}
-        )
+        _draw_fault(rng, drawn)
+    if maybe(0.25):
+        host, at, after = rng.choice(hosts), rng.choice(PHASES), rng.uniform(0, 3)
+        drawn.happens("drop", at, after, host=host)
+        if maybe(0.8):
+            drawn.happens("return", at, after + rng.uniform(1, 25), host=host)
     if maybe(0.08):
         drawn.limit = rng.sample(hosts, drawn.size - 1)
-    ending = rng.choice(["", "", "", "kill", "kill", "two"])
-    if ending == "kill":
-        drawn.killed_at = rng.choice(PHASES[1:])
-    elif ending == "two":
-        drawn.second_after = rng.uniform(0, 8)
-    drawn.force = maybe(0.6)
+    drawn.ending = rng.choice([*[""] * 5, "alongside", "killed", "crashed", "suspended", "suspended"])
+    if drawn.ending:
+        drawn.happens("strike", rng.choice(PHASES), rng.uniform(0, 4))
+    drawn.force = drawn.ending == "suspended" or (drawn.ending in ("killed", "crashed") and maybe(0.6))
     return drawn
 
 
-def _event(rng: random.Random, drawn: Drawn, number: int, maybe: t.Callable[[float], bool]) -> Json:
+def _draw_event(rng: random.Random, drawn: Drawn, number: int, maybe: t.Callable[[float], bool]) -> None:
     scope = rng.randrange(len(drawn.scopes))
     names = [f"shop_{one}" for one in range(drawn.size) if one % len(drawn.scopes) == scope]
-    event = {
+
+    def some() -> list[str]:
+        return rng.sample(names, rng.randint(1, min(2, len(names)))) + ([STRANGER] if maybe(0.1) else [])
+
+    event: Json = {
         "EventId": f"EVENT-{number}",
-        "at": "start" if number == 0 else rng.choice(["start", "start", "drain", "wait"]),
         "EventType": rng.choice(["Reboot"] * 5 + ["Redeploy", "Freeze", "Preempt", "Terminate"]),
-        "Resources": rng.sample(names, rng.randint(1, min(2, len(names)))) + ([STRANGER] if maybe(0.1) else []),
+        "Resources": some(),
         "scope": drawn.scopes[scope],
         "notice": rng.choice([900] * 5 + [60, 8]),
         "started_for": rng.randint(1, 3),
@@ -137,27 +142,32 @@ def _event(rng: random.Random, drawn: Drawn, number: int, maybe: t.Callable[[flo
         event["start_delay"] = 2
     if event["EventType"] == "Freeze" and maybe(0.5):
         event["DurationInSeconds"] = 5
-    return event
+    drawn.events[event["EventId"]] = event
+    at = "start" if number == 0 else rng.choice(["start", "start", *PHASES])
+    drawn.happens("publish", at, 0 if at == "start" else rng.uniform(0, 3), **event)
+    if maybe(0.15):
+        changed = {**event, "Resources": some(), "notice": rng.choice([900, event["notice"], 60])}
+        drawn.happens("change", rng.choice(PHASES[1:]), rng.uniform(0, 3), **changed)
 
 
-def _fault(rng: random.Random, drawn: Drawn) -> Json:
-    at = rng.choice(["start", "drain", "wait"])
+def _draw_fault(rng: random.Random, drawn: Drawn) -> None:
     kind = rng.choice([*STATUSES, *SPOILED, "refuse", "stall", "drip", "vanish", "silent_post", "lost_post"])
-    fault: Json = {"kind": kind, "at": at}
+    fault: Json = {"kind": kind}
     if rng.random() < 0.7:
         fault["vm"] = f"shop_{rng.randrange(drawn.size)}"
     if kind == "refuse":
-        return {**fault, "seconds": rng.randint(1, 5)}
-    fault["count"] = rng.randint(1, 4)
+        fault["seconds"] = rng.randint(1, 5)
+    else:
+        fault.update(count=rng.randint(1, 4), skip=rng.randint(0, 3))
     if kind in ("stall", "silent_post", "lost_post"):
         fault["seconds"] = 1
     elif kind == "drip":
         fault["interval"] = 0.005
     elif kind == "vanish":
-        fault["EventId"] = rng.choice(drawn.events)["EventId"]
-    elif rng.random() < 0.5:
+        fault["EventId"] = rng.choice([*drawn.events])
+    elif kind != "refuse" and rng.random() < 0.5:
         fault["method"] = rng.choice(["GET", "POST", "POST"])
-    return {**fault, "skip": rng.randint(0, 3)}
+    drawn.happens("fault", rng.choice(PHASES), **fault)
 
 
 # ---- while it is played
@@ -166,62 +176,68 @@ def _fault(rng: random.Random, drawn: Drawn) -> Json:
 class Weather(threading.Thread):
     """Does what was drawn when its phase is reached. Where everybody merely waits, Azure acts and lost hosts return."""
 
-    STILL, PATIENCE = 6.0, 45.0
+    STILL, PATIENCE = 15.0, 60.0
 
     def __init__(self, fleet: Fleet, drawn: Drawn) -> None:
         super().__init__(daemon=True)
-        self.fleet, self.over = fleet, threading.Event()
-        self.coming = [("publish", one) for one in drawn.events]
-        self.coming += [("fault", one) for one in drawn.faults] + [("drop", one) for one in drawn.drops]
-        self.returning: list[tuple[float, str]] = []
-        self.ids = [event["EventId"] for event in drawn.events]
+        self.fleet, self.events = fleet, drawn.events
+        self.over, self.strike = threading.Event(), threading.Event()
+        self.coming = list(drawn.happenings)
+        self.due: list[tuple[float, Json]] = []
+        self.reached: set[str] = set()
+        self.marks: list[str] = []
         self.begin = self.moved = time.monotonic()
-        self._reach("start")
-
-    def begins(self) -> None:
-        self.begin = time.monotonic()
+        self._reach({"start"})
 
     def run(self) -> None:
-        last: list[str] = []
         while not self.over.wait(0.05):
-            phases = sorted(
-                str(record["claim"]["phase"]) for host in self.fleet.names for record in self.fleet.records(host)
-            )
-            if phases != last:
-                last, self.moved = phases, time.monotonic()
-            for phase in set(phases) & set(PHASES):
-                self._reach(phase)
+            marks = [mark for host in self.fleet.names for mark in self.fleet.marks(host)]
+            marks += ["drained" for host in self.fleet.names if self.fleet.is_drained(host)]
             now = time.monotonic()
-            for when, host in [one for one in self.returning if one[0] <= now]:
-                self.fleet.come_back(host)
-                self.returning.remove((when, host))
-            idle = set(phases) == {"wait"} and now - self.moved > self.STILL
-            if idle or now - self.begin > self.PATIENCE:
+            if marks != self.marks:
+                self.marks, self.moved = marks, now
+            self._reach({*marks})
+            still = bool(marks) and now - max(self.begin, self.moved) > self.STILL
+            if not self.due and (still or now - self.begin > self.PATIENCE):
+                # What waits for a phase that is never reached comes now.
+                self._reach(set(PHASES))
                 self.all("start")
                 for host in self.fleet.names:
                     self.fleet.come_back(host)
-                self.begin = self.moved = now
+                self.begin = now
 
-    def _reach(self, phase: str) -> None:
-        due = [one for one in self.coming if PHASES.index(one[1]["at"]) <= PHASES.index(phase)]
-        self.coming = [one for one in self.coming if one not in due]
-        for verb, spec in due:
-            wanted = {key: value for key, value in spec.items() if key != "at"}
-            if verb == "drop":
-                self.fleet.drop(wanted["host"])
-                self.returning.append(
-                    (time.monotonic() + (10**6 if phase == "start" else wanted["seconds"]), wanted["host"])
-                )
-            else:
-                self.tell(verb, wanted)
+    def _reach(self, phases: set[str]) -> None:
+        now = time.monotonic()
+        self.reached |= phases
+        self.due += [(now + one["after"], one) for one in self.coming if one["at"] in self.reached]
+        self.coming = [one for one in self.coming if one["at"] not in self.reached]
+        happening = [one for one in self.due if one[0] <= now]
+        self.due = [one for one in self.due if one[0] > now]
+        for _when, one in happening:
+            self.moved = now
+            self._do(one["verb"], {key: value for key, value in one.items() if key not in ("verb", "at", "after")})
 
-    def tell(self, verb: str, spec: Json) -> None:
+    def _do(self, verb: str, spec: Json) -> None:
+        if verb == "strike":
+            self.strike.set()
+        elif verb == "drop":
+            self.fleet.drop(spec["host"])
+        elif verb == "return":
+            self.fleet.come_back(spec["host"])
+        elif verb == "mend":
+            (self.fleet.home(spec["host"]) / "broken").unlink(missing_ok=True)
+        elif verb != "change" or self.tell("cancel", {"EventId": spec["EventId"]}):
+            self.tell("publish" if verb == "change" else verb, spec)
+
+    def tell(self, verb: str, spec: Json) -> bool:
         # An event may be gone, or not have come.
         with contextlib.suppress(urllib.error.HTTPError):
             self.fleet.control(verb, spec)
+            return True
+        return False
 
     def all(self, verb: str) -> None:
-        for event_id in self.ids:
+        for event_id in self.events:
             self.tell(verb, {"EventId": event_id})
 
 
@@ -246,76 +262,122 @@ def play(drawn: Drawn, directory: Path) -> Outcome:
         fleet.stop()
 
 
-def _play(fleet: Fleet, drawn: Drawn) -> Outcome:
-    slow = {"name": "slow", "kind": "tasks", "timeout": 10, "do": str(HERE / "slow.yml")}
-    steps = [slow, *fleet._defaults()["graceful_drain_steps"]]
+def _prepare(fleet: Fleet, drawn: Drawn) -> None:
+    steps = fleet._defaults()["graceful_drain_steps"]
+    if drawn.kind == "command":
+        verbs = {verb: [*SERVICE, verb] for verb in ("do", "undo", "probe")}
+        steps = [{"name": "service", "kind": "command", **verbs}]
     fleet.common = {
         **drawn.common,
         **({} if drawn.policy is None else {"graceful_policy": drawn.policy}),
         "graceful_gone_timeout": 30,
-        "graceful_checkpoint": [{"name": "log", "kind": "command", "argv": ["sh", "-c", LOG]}],
+        "graceful_drain_steps": steps,
+        "graceful_checkpoint": [{"name": "log", "kind": "command", "argv": [*SERVICE, "save"]}],
     }
     for host, own in drawn.own.items():
-        fleet.variables[host].update(own, **({"graceful_drain_steps": steps} if "slow" in own else {}))
+        if own.get("broken"):
+            (fleet.home(host) / "broken").touch()
+        if "slow" in own:
+            sleep = {"do": ["sleep", str(own["slow"])], "probe": ["true"], "timeout": 10}
+            slow = {"name": "slow", "kind": "command", **sleep}
+            fleet.variables[host]["graceful_drain_steps"] = [slow, *steps]
+        if "graceful_vm_name" in own:
+            fleet.variables[host]["graceful_vm_name"] = own["graceful_vm_name"]
+
+
+def _play(fleet: Fleet, drawn: Drawn) -> Outcome:
+    _prepare(fleet, drawn)
     weather = Weather(fleet, drawn)
     weather.start()
     try:
-        runs, first_end = _runs(fleet, drawn, weather)
+        runs = _runs(fleet, drawn, weather)
+        first_end = -math.inf if drawn.ending else time.time()
     finally:
         weather.over.set()
         weather.join()
-    held = {event["event_id"] for run in runs for event in run.report.get("events", []) if event["outcome"] == "held"}
+    others = [] if drawn.ending else _untrue(fleet, runs[0])
+    others += [f"run {number} {words}" for number, run in enumerate(runs, 1) for words in _broken(run)]
+    others += ["a run broke"] if fleet.said("Traceback (most recent") else []
+    unknown = [host for host in fleet.names if fleet.is_drained(host) and fleet.record(host) is None]
+    others += [f"{host} is drained, and no record tells it" for host in unknown]
     early = judge(fleet, drawn, first_end)
-    others = [f"run {number} {words}" for number, run in enumerate(runs, 1) for words in _broken(run)]
-    left = _calm(fleet, drawn, weather)
+    left = _calm(fleet, weather)
     early += [words for words in judge(fleet, drawn, first_end) if words not in early]
+    held = {event["event_id"] for run in runs for event in run.report.get("events", []) if event["outcome"] == "held"}
     drained = sum(fleet.is_drained(host) for host in fleet.names)
     events = {words.partition(":")[0] for words in early}
     return Outcome([*early, *others, *left], len(fleet.happened("approved")), len(held), drained, len(events))
 
 
-def _runs(fleet: Fleet, drawn: Drawn, weather: Weather) -> tuple[list[Run], float]:
+def _runs(fleet: Fleet, drawn: Drawn, weather: Weather) -> list[Run]:
     limit = ["--limit", ",".join(drawn.limit)] if drawn.limit else []
-    if drawn.second_after is not None:
-        other = fleet.start(*limit)
-        time.sleep(drawn.second_after)
-        runs = [fleet.run(*limit)]
-        try:
-            other.wait(harness.PATIENCE)
-        except subprocess.TimeoutExpired:
-            runs.append(Run(-signal.SIGKILL, "", {}))
+    if not drawn.ending:
+        return [fleet.run(*limit)]
+    first = fleet.start(*limit)
+    try:
+        while first.poll() is None and not weather.strike.wait(0.05):
+            pass
+        number = {"suspended": signal.SIGSTOP, "alongside": 0}.get(drawn.ending, signal.SIGKILL)
+        _signal(first, number, alone=drawn.ending == "killed")
+        weather.begin = time.monotonic()
+        second = fleet.run(*limit, *(FORCE if drawn.force else ()))
+        weather.begin = time.monotonic()
+        _signal(first, signal.SIGCONT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            first.wait(harness.PATIENCE)
+        status = 0 if first.poll() == -signal.SIGKILL else first.poll()
+    finally:
+        _signal(first, signal.SIGKILL)
+    return [Run(-signal.SIGKILL if status is None else status, "", {}), second]
+
+
+def _signal(process: subprocess.Popen[bytes], number: int, alone: bool = False) -> None:
+    """To a controller and its forks. What they have started on hosts goes on, as it does when a machine is lost."""
+    for pid in [] if process.poll() is not None else [process.pid] if alone else _forks(process.pid):
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(other.pid, signal.SIGKILL)
-        return runs, -math.inf
-    if drawn.killed_at:
-        wanted = drawn.killed_at
-        killed = fleet.run(*limit, kill_when=lambda: any(fleet.phase(host) == wanted for host in fleet.names))
-        weather.begins()
-        again = fleet.run(*limit, *(["-e", "graceful_force_claim=true"] if drawn.force else []))
-        # Its end is no end of its own.
-        return [Run(0, killed.output, killed.report), again], -math.inf
-    return [fleet.run(*limit)], time.time()
+            os.kill(pid, number)
+
+
+def _forks(pid: int) -> list[int]:
+    place, found = Path(f"/proc/{pid}"), [pid]
+    with contextlib.suppress(OSError):
+        for child in (place / f"task/{pid}/children").read_text().split():
+            if Path(f"/proc/{child}/cmdline").read_bytes() == (place / "cmdline").read_bytes():
+                found += _forks(int(child))
+    return found
 
 
 def _broken(run: Run) -> list[str]:
-    found = {"did not end": run.status == -signal.SIGKILL, "broke": "Traceback (most recent" in run.output}
-    found[f"ended with {run.status}"] = run.status not in (0, 2, -signal.SIGKILL)
-    return [words for words, applies in found.items() if applies]
+    if run.status == -signal.SIGKILL:
+        return ["did not end"]
+    return [] if run.status in (0, 2) else [f"ended with {run.status}"]
 
 
-def _calm(fleet: Fleet, drawn: Drawn, weather: Weather) -> list[str]:
+def _untrue(fleet: Fleet, run: Run) -> list[str]:
+    """What the report of an undisturbed run says and is not so."""
+    result, approved = run.report.get("result"), {one["EventId"] for one in fleet.happened("approved")}
+    bad = result in ("held", "failed")
+    events = {event["event_id"] for event in run.report.get("events", []) if event["approved"]}
+    restored = [host for host, story in run.report.get("hosts", {}).items() if story["result"] == "restored"]
+    return [
+        *([f"the result is {result}, the exit status {run.status}"] if bad != (run.status == 2) else []),
+        *(f"{event_id}: the report tells an approval that never was" for event_id in events - approved),
+        *(f"{host} is told to be restored, and is drained" for host in restored if fleet.is_drained(host)),
+    ]
+
+
+def _calm(fleet: Fleet, weather: Weather) -> list[str]:
     """Everything is well again and nothing is announced: one more run, and nobody may be left drained."""
-    weather.coming = []
     weather.all("complete")
     fleet.control("faults/clear", {})
     for host in fleet.names:
         fleet.come_back(host)
-        fleet.variables[host]["misbehaviour"] = ""
-    if not any(fleet.is_drained(host) or fleet.records(host) for host in fleet.names):
+        (fleet.home(host) / "broken").unlink(missing_ok=True)
+    if not any(fleet.is_drained(host) or fleet.record(host) for host in fleet.names):
         return []
-    run = fleet.run("-e", "graceful_force_claim=true")
+    run = fleet.run(*FORCE)
     left = [f"{host} was left drained" for host in fleet.names if fleet.is_drained(host)]
-    left += [f"{host} has an open record" for host in fleet.names if fleet.records(host)]
+    left += [f"{host} has an open record" for host in fleet.names if fleet.record(host)]
     return [*left, *([f"the calm run ended with {run.status}"] if run.status else [])]
 
 
@@ -325,42 +387,37 @@ def _calm(fleet: Fleet, drawn: Drawn, weather: Weather) -> list[str]:
 def judge(fleet: Fleet, drawn: Drawn, first_end: float) -> list[str]:
     """What was approved before every affected host was ready, or twice, or put back while it stood."""
     hosts = {name: host for host, name in fleet.names.items()}
-    drawn_as = {event["EventId"]: event for event in drawn.events}
     found = []
     for approval in fleet.happened("approved"):
-        event_id, at = approval["EventId"], approval["time"]
+        event_id, at, kind = approval["EventId"], approval["time"], approval["EventType"]
         own = [name for name in approval["Resources"] if name in hosts]
-        longest = drawn_as[event_id].get("DurationInSeconds")
-        rules = {name: decided(drawn.policy, approval["EventType"], None, longest, {"web"}, name) for name in own}
-        found += [
-            f"{event_id}: {words}" for name in own for words in _unready(fleet, hosts[name], rules[name], event_id, at)
-        ]
+        longest = drawn.events[event_id].get("DurationInSeconds")
+        rules = {name: decided(drawn.policy, Facts(kind, name, {"web"}, longest)) for name in own}
+        words = [one for name in own for one in _unready(fleet, hosts[name], rules[name], event_id, at)]
         if STRANGER in approval["Resources"] and any(rule.get("unknown_names") != "ignore" for rule in rules.values()):
-            found.append(f"{event_id}: approved although nobody knows {STRANGER}")
-        if approval["EventType"] == "Terminate" and len(approval["Resources"]) > 1:
-            found.append(f"{event_id}: one VM approved the deletion of others")
+            words.append(f"approved although nobody knows {STRANGER}")
+        if kind == "Terminate" and len(approval["Resources"]) > 1:
+            words.append("one VM approved the deletion of others")
         if at < first_end:
-            found += [f"{event_id}: {words}" for words in _too_few(fleet, drawn, own, at)]
-    for event_id, count in _confirmed(fleet).items():
-        if count > 1:
-            found.append(f"{event_id}: approved {count} times")
-    return found
+            words += _too_few(fleet, drawn, own, at)
+        found += [f"{event_id}: {one}" for one in words]
+    return found + _repeated(fleet)
 
 
 def _unready(fleet: Fleet, host: str, rule: Json, event_id: str, at: float) -> list[str]:
     before = [what for when, what in fleet.log(host) if when <= at]
     states = [what for what in before if what != "saved"]
-    gone = [
-        one["time"] for what in ("completed", "cancelled") for one in fleet.happened(what) if one["EventId"] == event_id
-    ]
-    back = [when for when, what in fleet.log(host) if what == "back" and at < when < min(gone, default=math.inf)]
+    ends = [one for what in ("completed", "cancelled") for one in fleet.happened(what) if one["EventId"] == event_id]
+    gone = min((one["time"] for one in ends if one["time"] > at), default=math.inf)
     drains = rule["action"] == "drain_and_approve"
     found = {
         f"the policy of {host} says {rule['action']}": rule["action"] not in APPROVING,
-        f"{host} had not claimed it": not any(created <= at for created in _claims(fleet, host, event_id)),
+        f"{host} had not claimed it": not any(claimed <= at for claimed in _claims(fleet, host, event_id)),
         f"{host} was not drained": drains and states[-1:] != ["drained"],
         f"{host} had not saved": drains and "saved" not in before[_last(before, "drained") :],
-        f"{host} was put back while it stood": bool(back),
+        f"{host} was put back while it stood": any(
+            what == "back" and at < when < gone for when, what in fleet.log(host)
+        ),
     }
     return [words for words, applies in found.items() if applies]
 
@@ -370,9 +427,10 @@ def _last(words: list[str], word: str) -> int:
 
 
 def _claims(fleet: Fleet, host: str, event_id: str) -> list[float]:
-    files = [*(fleet.home(host) / "records").glob("*.json"), *(fleet.home(host) / "records" / "history").glob("*.json")]
-    records = [json.loads(file.read_text()) for file in files]
-    return [record["created"] for record in records if record["event"]["event_id"].lower() == event_id.lower()]
+    folder = fleet.home(host) / "records"
+    records = [json.loads(file.read_text()) for file in [*folder.glob("*.json"), *folder.glob("history/*.json")]]
+    marks = [mark for record in records for mark in record.get("timeline", []) if mark["what"] == "claimed"]
+    return [mark["at"] for mark in marks if mark["event_id"].lower() == event_id.lower()]
 
 
 def _too_few(fleet: Fleet, drawn: Drawn, leaving: list[str], at: float) -> list[str]:
@@ -384,15 +442,22 @@ def _too_few(fleet: Fleet, drawn: Drawn, leaving: list[str], at: float) -> list[
         states = [what for when, what in fleet.log(host) if when <= at and what != "saved"]
         working += name not in leaving and states[-1:] != ["drained"]
     # Otherwise some leave because Azure will not wait, and those outside the limit cannot be asked.
-    can_wait = not drawn.limit and all(event["notice"] == 900 for event in drawn.events)
+    notices = [one["notice"] for one in drawn.happenings if "notice" in one]
+    can_wait = not drawn.limit and all(notice == 900 for notice in notices)
     return [f"only {working} hosts were left, {needed} are needed"] if working < needed and can_wait else []
 
 
-def _confirmed(fleet: Fleet) -> dict[str, int]:
-    """How often each approval was posted and answered well; what a fault hid from the client may be sent again."""
-    counts: dict[str, int] = {}
+def _repeated(fleet: Fleet) -> list[str]:
+    """An approval is posted once. One that was not confirmed may be posted again, when it is clear that it was lost."""
+    posts: dict[str, list[Json]] = {}
     for post in fleet.posts():
-        if post["status"] == 200 and not post["fault"]:
-            for request in json.loads(post["body"])["StartRequests"]:
-                counts[request["EventId"]] = counts.get(request["EventId"], 0) + 1
-    return counts
+        for request in json.loads(post["body"])["StartRequests"]:
+            posts.setdefault(request["EventId"], []).append(post)
+    found = []
+    for event_id, sent in posts.items():
+        confirmed = sum(post["status"] == 200 and not post["fault"] for post in sent)
+        if confirmed > 1:
+            found.append(f"{event_id}: approved {confirmed} times")
+        gaps = [later["time"] - earlier["time"] for earlier, later in pairwise(sent)]
+        found += [f"{event_id}: posted again after {gap:.0f} s" for gap in gaps if gap < BETWEEN_POSTS]
+    return found

@@ -49,6 +49,8 @@ class Fleet:
         self.names = {f"web{number + 1}": f"shop_{number}" for number in range(size)}
         self.variables: dict[str, Json] = {}
         self.common: Json = {}
+        # Further settings of Ansible, as environment variables.
+        self.settings: dict[str, str] = {}
         self._journal = directory / "journal"
         fleet = directory / "fleet.json"
         vms = {name: {"scope": scopes[number % len(scopes)]} for number, name in enumerate(self.names.values())}
@@ -162,16 +164,21 @@ class Fleet:
         return self._start("maintenance", self.directory / "reports", arguments)[0]
 
     def _start(self, playbook: str, reports: Path, arguments: t.Sequence[str]) -> tuple[subprocess.Popen[bytes], Path]:
-        inventory = self.directory / "inventory.yml"
+        launch = self.launch(playbook, reports, arguments)
+        output = launch.home / "output"
+        return launch.start(output), output
+
+    def launch(self, playbook: str, reports: Path, arguments: t.Sequence[str]) -> Launch:
         web = {"hosts": self.variables, "vars": {**self._defaults(), **self.common}}
-        inventory.write_text(json.dumps({"web": web}))
+        (draft := self.directory / "inventory.draft").write_text(json.dumps({"web": web}))
+        # Another run may be reading it.
+        inventory = draft.replace(self.directory / "inventory.yml")
         home = self.directory / f"ansible-{time.monotonic_ns()}"
         home.mkdir()
         variables = {"graceful_report_dir": str(reports), "graceful_report_always": True}
         # A name is one of our playbooks, a path is a project's own.
         name = playbook if "/" in playbook else f"graceful.azure.{playbook}"
-        output = home / "output"
-        return Launch(name, inventory, home, arguments, variables).start(output), output
+        return Launch(name, inventory, home, arguments, variables, settings=self.settings)
 
     @staticmethod
     def _defaults() -> Json:

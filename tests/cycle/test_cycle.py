@@ -20,6 +20,7 @@ import pytest
 from ansible_collections.graceful.azure.tests.cycle.harness import HERE, Fleet
 
 
+@pytest.mark.quick("role:maintenance", "maintenance_plan")
 def test_the_whole_cycle(fleet: Fleet) -> None:
     fleet.announce("web1", "web2")
     run = fleet.run()
@@ -71,7 +72,9 @@ def test_who_has_seconds_does_not_wait_for_who_has_minutes(fleet: Fleet) -> None
     assert saved_first == [True], run.output[-4000:]
     assert len(fleet.posts()) == 1, run.output[-4000:]
     assert run.status == 2, run.output[-4000:]
-    assert "web2 is not ready: Drain step 'service' (tasks) failed: The service does not stop." in run.messages, run.messages
+    assert "web2 is not ready: Drain step 'service' (tasks) failed: The service does not stop." in run.messages, (
+        run.messages
+    )
 
 
 class TestHeld:
@@ -450,7 +453,9 @@ class TestTheNextPass:
         assert fleet.log("web1") == []
         assert fleet.posts() == []
 
-    def test_a_controller_that_was_suspended_approves_nothing_that_another_run_has_taken_over(self, fleet: Fleet) -> None:
+    def test_a_controller_that_was_suspended_approves_nothing_that_another_run_has_taken_over(
+        self, fleet: Fleet
+    ) -> None:
         event_id = fleet.announce("web1", "web2")
         suspended = fleet.start()
         try:
@@ -521,7 +526,8 @@ def test_what_the_lost_disk_held_comes_back(fleet: Fleet, kept: str, lost: str) 
 
 
 def test_a_damaged_checkpoint_is_said_and_the_host_stays_out_of_service(fleet: Fleet) -> None:
-    fleet.announce("web1", EventType="Redeploy")
+    # Long enough for the host to see it Started: then disks may have been lost.
+    fleet.announce("web1", EventType="Redeploy", started_for=8)
 
     def damage() -> None:
         for archive in (fleet.home("web1") / "checkpoints").iterdir():
@@ -543,7 +549,7 @@ def test_a_host_that_never_comes_back(fleet: Fleet, kind: str, status: int, resu
     with fleet.once(lambda: bool(fleet.happened("started")), lambda: fleet.drop("web1")):
         run = fleet.run()
     assert run.report["hosts"]["web1"]["result"] == result, run.output[-4000:]
-    assert run.status == status
+    assert run.status == status, run.output[-4000:]
 
 
 def test_a_policy_with_a_mistake_is_refused_before_anything_is_touched(fleet: Fleet) -> None:
@@ -629,50 +635,4 @@ def test_hosts_drained_in_batches_are_approved_after_the_last(fleet: Fleet) -> N
     run = fleet.run("-e", "graceful_serial=1")
     assert run.status == 0, run.output[-4000:]
     assert len(fleet.posts()) == 1
-    fleet.check_all_back()
-
-
-def test_prepare_says_who_is_ready_and_what_stands_in_the_way(fleet: Fleet) -> None:
-    fleet.variables["web2"]["graceful_endpoint"] = "http://127.0.0.1:1"
-    fleet.drop("web3")
-    run = fleet.run(playbook="prepare")
-    assert run.status == 2
-    assert "1 of 3 hosts are ready. Repeat this within 24 hours" in run.output
-    assert "web2: The metadata service at http://127.0.0.1:1 cannot be reached" in run.output
-    assert "web3: The host cannot be reached" in run.output
-
-
-def test_prepare_finds_what_is_written_wrong(fleet: Fleet) -> None:
-    fleet.variables["web2"]["graceful_drain_steps"] = [{"name": "app", "kind": "service", "services": ["app"]}]
-    fleet.variables["web3"]["graceful_checkpoint"] = [{"name": "own", "kind": "tasks", "file": "no.yml", "probe": "1"}]
-    (fleet.home("web1") / "records").write_text("not a directory")
-    run = fleet.run(playbook="prepare")
-    assert run.status == 2
-    assert "web1: It cannot keep the record of a maintenance (graceful_record_dir)" in run.output
-    assert "web2: Drain step 'app' has the unknown kind 'service'" in run.output
-    assert "web3: the file is 'no.yml', which is not there" in run.output
-    fleet.common["graceful_policy"] = [{"action": "aprove"}]
-    run = fleet.run(playbook="prepare")
-    assert run.status == 2
-    assert "aprove" in run.output
-    assert "Traceback" not in run.output
-
-
-def test_a_drill_says_whether_we_would_have_made_it(fleet: Fleet) -> None:
-    where = {
-        "graceful_drill_address": "127.0.0.1",
-        "graceful_drill_port": 0,
-        "graceful_drill_control_port": 0,
-        "graceful_drill_dir": str(fleet.directory / "drill"),
-        "graceful_drill_run_by": "process",
-    }
-    fleet.common.update(where)
-    refused = fleet.run(playbook="drill")
-    assert "graceful_drill_consent=yes" in refused.output
-    assert fleet.log("web1") == []
-    run = fleet.run("-e", "graceful_drill_consent=yes", playbook="drill")
-    assert run.status == 0, run.output[-4000:]
-    assert "Reboot (15 min of notice): in time" in run.output
-    assert [what for _at, what in fleet.log("web3")] == ["drained", "back"]
-    assert not (fleet.directory / "drill" / "ready.json").exists()
     fleet.check_all_back()

@@ -12,9 +12,22 @@ import typing as t
 from pathlib import Path
 
 import pytest
-from ansible_collections.graceful.azure.tests.cycle.harness import COLLECTION, PATIENCE, PLUGINS, Fleet
+from ansible_collections.graceful.azure.tests.cycle.harness import PATIENCE, Fleet
+from ansible_collections.graceful.azure.tests.tools.launcher import COLLECTION, Launch
 
 RUNNER = Path(sys.executable).with_name("ansible-runner")
+# The program of the example, on a host whose directory is its own.
+SHOP = """\
+#!/bin/sh
+cd "$(dirname "$0")" || exit 9
+case $1 in
+close) test ! -e broken || { echo "The till is stuck." >&2; exit 3; }
+       test -e drained || { touch drained; echo "$(date +%s.%N) drained" >> log; } ;;
+open)  test ! -e drained || { rm drained; echo "$(date +%s.%N) back" >> log; } ;;
+state) test -e drained && echo closed || echo open ;;
+check) test -d . ;;
+esac
+"""
 
 
 @pytest.fixture
@@ -37,31 +50,31 @@ def artifacts(private: Path) -> dict[str, t.Any]:
 
 
 @pytest.mark.skipif(not RUNNER.exists(), reason="ansible-runner is not in this environment")
-@pytest.mark.parametrize(("misbehaviour", "result"), [("", "done"), ("fail", "held")])
-def test_the_example_project_runs_as_awx_would_start_it(
-    fleet: Fleet, project: Path, misbehaviour: str, result: str
-) -> None:
+@pytest.mark.parametrize(("broken", "result"), [(False, "done"), (True, "held")])
+def test_the_example_project_runs_as_awx_would_start_it(fleet: Fleet, project: Path, broken: bool, result: str) -> None:
+    """Its group_vars and its task files count, which are beside its playbook."""
     event_id = fleet.announce("web1", "web2")
-    fleet.common["misbehaviour"] = misbehaviour
-    hosts = {"web": {"hosts": fleet.variables, "vars": {**fleet._defaults(), **fleet.common}}}
+    for host, variables in fleet.variables.items():
+        variables["shop"] = str(fleet.home(host) / "shop")
+        Path(variables["shop"]).write_text(SHOP)
+        Path(variables["shop"]).chmod(0o755)
+    if broken:
+        (fleet.home("web1") / "broken").touch()
+    common = {key: value for key, value in fleet._defaults().items() if key != "graceful_drain_steps"}
+    hosts = {"web": {"hosts": fleet.variables, "vars": {**common, **fleet.common}}}
     (project / "inventory" / "hosts.yml").write_text(json.dumps(hosts))
     survey = json.loads((project / "project" / "survey.json").read_text())
     answers = {question["variable"]: question["default"] for question in survey["spec"]}
     answers["graceful_report_dir"] = str(project / "reports")
     (project / "env" / "extravars").write_text(json.dumps(answers))
-    settings = {
-        "ANSIBLE_COLLECTIONS_PATH": str(COLLECTION.parents[2]),
-        "ANSIBLE_CONNECTION_PLUGINS": str(PLUGINS / "connection"),
-        "ANSIBLE_HOME": str(project / "home"),
-        "PATH": f"{RUNNER.parent}:{os.environ['PATH']}",
-    }
-    (project / "env" / "envvars").write_text(json.dumps(settings))
+    settings = Launch("", "", project / "home").environment
+    settings["PATH"] = f"{RUNNER.parent}:{os.environ['PATH']}"
 
-    def act() -> None:
-        if misbehaviour:
+    def start() -> None:
+        if broken:
             fleet.control("start", {"EventId": event_id})
 
-    with fleet.once(lambda: fleet.phase("web1") == "wait", act):
+    with fleet.once(lambda: "failed" in fleet.marks("web1"), start):
         done = subprocess.run(
             [str(RUNNER), "run", str(project), "-p", "maintenance.yml", "--ident", "job"],
             stdin=subprocess.DEVNULL,
@@ -69,11 +82,12 @@ def test_the_example_project_runs_as_awx_would_start_it(
             text=True,
             timeout=PATIENCE,
             check=False,
-            env={**os.environ, **settings},
+            env=settings,
         )
     told = artifacts(project)
     assert told.get("graceful_result") == result, done.stdout[-4000:]
     assert (done.returncode == 0) == (result == "done")
     assert Path(told["graceful_report"]).is_file()
-    assert len(fleet.posts()) == (0 if misbehaviour else 1)
+    assert len(fleet.posts()) == (0 if broken else 1)
+    assert ("The till is stuck." in done.stdout) == broken
     fleet.check_all_back()

@@ -9,6 +9,15 @@ import pytest
 from ansible_collections.graceful.azure.tests.integration.harness import Case, NamespaceReads, Outcome, Stage, judge
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """With --dist loadgroup, one process plays all that is played at once."""
+    for item in items:
+        if isinstance(item, pytest.Function) and "stage" in item.fixturenames:
+            own = hasattr(item.module, "stage")
+            item.add_marker(pytest.mark.xdist_group(item.module.__name__ if own else "stage"))
+
+
 @pytest.fixture(scope="session")
 def namespace_reads(tmp_path_factory: pytest.TempPathFactory) -> t.Iterator[NamespaceReads]:
     reads = NamespaceReads(tmp_path_factory.mktemp("namespace"))

@@ -22,10 +22,11 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ansible_collections.graceful.azure.tests.tools.launcher import COLLECTION, Launch
+
 Json = dict[str, t.Any]
 
 HERE = Path(os.path.abspath(__file__)).parent
-COLLECTION = HERE.parents[1]
 EMULATOR = COLLECTION / "roles" / "emulator" / "files" / "azure_events_emulator.py"
 EVENTS_PATH = "/metadata/scheduledevents"
 INSTANCE_PATH = "/metadata/instance"
@@ -237,6 +238,15 @@ class RawHandler(socketserver.StreamRequestHandler):
                 self.wfile.write(piece)
 
 
+def recorded(file: Path) -> dict[str, str]:
+    """Settings with which what became of every task is written to that file."""
+    return {
+        "ANSIBLE_CALLBACK_PLUGINS": str(HERE / "plugins" / "callback"),
+        "ANSIBLE_CALLBACKS_ENABLED": "recorder",
+        "GRACEFUL_RECORD": str(file),
+    }
+
+
 class Play:
     """A playbook running in the background, and what it recorded of every host."""
 
@@ -253,28 +263,10 @@ class Play:
         self._record.touch()
         hosts = directory / "inventory.json"
         hosts.write_text(json.dumps(inventory))
-        settings = {
-            "ANSIBLE_CONFIG": str(HERE / "ansible.cfg"),
-            "ANSIBLE_COLLECTIONS_PATH": str(COLLECTION.parents[2]),
-            "ANSIBLE_CALLBACK_PLUGINS": str(HERE / "plugins" / "callback"),
-            "ANSIBLE_CALLBACKS_ENABLED": "recorder",
-            "ANSIBLE_CONNECTION_PLUGINS": str(HERE / "plugins" / "connection"),
-            "ANSIBLE_PIPELINING": "1",
-            "ANSIBLE_NOCOLOR": "1",
-            "ANSIBLE_LOCALHOST_WARNING": "0",
-            "GRACEFUL_RECORD": str(self._record),
-            **(more_settings or {}),
-        }
+        settings = {**recorded(self._record), **(more_settings or {})}
         self._stdout, self._stderr = directory / "stdout", directory / "stderr"
-        command = [str(Path(sys.executable).with_name("ansible-playbook")), "-i", str(hosts), "-f", str(forks)]
-        with self._stdout.open("w") as stdout, self._stderr.open("w") as stderr:
-            self._process = subprocess.Popen(
-                [*command, str(HERE / playbook)],
-                stdin=subprocess.DEVNULL,
-                stdout=stdout,
-                stderr=stderr,
-                env={**os.environ, **settings},
-            )
+        launch = Launch(HERE / playbook, hosts, directory / "ansible", forks=forks, settings=settings)
+        self._process = launch.start(self._stdout, self._stderr)
 
     def wait(self) -> None:
         try:
@@ -332,7 +324,7 @@ class Stage:
         # They all begin at once: they mostly sleep.
         waits = sorted((case for case in cases if case.waits), key=lambda case: not case.first)
         reads = [case for case in cases if not case.waits]
-        self._waits = self._play("waits.yml", waits, directory / "waits", forks=99)
+        self._waits = self._play("waits.yml", waits, directory / "waits", forks=12)
         self._reads = self._play("reads.yml", reads, directory / "reads", forks=8)
 
     def _play(self, playbook: str, cases: t.Sequence[Case], directory: Path, forks: int) -> Play:

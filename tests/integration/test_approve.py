@@ -190,18 +190,21 @@ def test_the_preview_version_is_told_the_incarnation(case: Case, outcome: Outcom
     assert body == {"StartRequests": [{"EventId": case.event_id()}], "DocumentIncarnation": 2}
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("case", [CHECK], ids=str)
 def test_check_mode_says_what_it_would_do_and_does_not(case: Case, outcome: Outcome) -> None:
     assert outcome.result["diff"] == {"before": {case.event_id(): "Scheduled"}, "after": {case.event_id(): "Started"}}
     assert outcome.happened("approved") == 0
 
 
+@pytest.mark.quick("scheduled_event_approve")
 @pytest.mark.parametrize("case", [SEVERAL], ids=str)
 def test_several_events_stand_in_one_post(case: Case, outcome: Outcome) -> None:
     assert outcome.posts == [[case.event_id(1), case.event_id(3)]]
     assert outcome.happened("approved") == 2
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("case", [AGAIN], ids=str)
 def test_a_second_run_finds_it_done(stage: Stage, case: Case, outcome: Outcome) -> None:
     second = stage.outcome(case, "Again").result

@@ -1,37 +1,22 @@
 # SPDX-FileCopyrightText: graceful.azure contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The roles drain, checkpoint, restore and approve from the outside: what they leave on the host and what they report.
-
-All hosts are this machine. Each is a VM of one emulator, and has its own event."""
+"""The roles drain, checkpoint, restore and approve from outside: what they leave on the host and what they report."""
 
 from __future__ import annotations
 
-import http.server
 import json
-import os
 import socket
-import subprocess
-import sys
-import threading
 import typing as t
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-import yaml
-from ansible_collections.graceful.azure.tests.integration.harness import COLLECTION, EMULATOR
+from ansible_collections.graceful.azure.tests.integration.turns import GONE, Case, Json, Stage, health, needed, switch
 
-Json = dict[str, t.Any]
-HERE = Path(os.path.abspath(__file__)).parent
-HOSTILE = "{{ lookup('ansible.builtin.pipe', 'touch ' ~ reports ~ '/evil') }}"
-# What happens to the event before the role is applied.
-GONE, STARTED = "cancel", "start"
-UNDO = {"tasks_from": "undo", "event": GONE}
+UNDO = {"undo": True, "event": GONE}
 RESTORE = {"role": "restore", "event": GONE}
 SAVE = {"role": "checkpoint"}
-PATIENCE = 900
 
-TASK_FILES: dict[str, list[Json]] = {
+TASK_FILES: dict[str, t.Any] = {
     "do": [
         {
             "name": "Do",
@@ -91,6 +76,7 @@ TASK_FILES: dict[str, list[Json]] = {
         },
         {"name": "Be gone", "ansible.builtin.stat": {"path": "/"}, "register": "gone"},
     ],
+    "broken": "- name: [",
 }
 
 
@@ -98,223 +84,8 @@ def tasks(name: str, do: str = "do", probe: t.Any = "did.stat.exists", **more: t
     return {"name": name, "kind": "tasks", "do": f"{do}.yml", "undo": "undo.yml", "probe": probe, **more}
 
 
-def health(name: str = "balancer", **more: t.Any) -> Json:
-    probing = {"url": "{{ health }}", "marker": "{{ work }}/out", "interval": 0.2, "threshold": 2}
-    return {"name": name, "kind": "health_probe", **probing, **more}
-
-
 def cache(**more: t.Any) -> Json:
     return {"name": "cache", "kind": "paths", "paths": ["{{ work }}/cache"], **more}
-
-
-def switch(name: str) -> Json:
-    """A program that is on or off: a file, and each change is written down."""
-
-    def turned(verb: str, what: str) -> list[str]:
-        return ["/bin/sh", "-c", f"{verb} {{{{ work }}}}/{name} && echo {what} {name} >> {{{{ work }}}}/orders"]
-
-    on, off = turned("touch", "on"), turned("rm", "off")
-    probe = ["/bin/sh", "-c", f"! test -e {{{{ work }}}}/{name}"]
-    return {"name": name, "kind": "command", "do": off, "undo": on, "probe": probe}
-
-
-@dataclass(frozen=True)
-class Case:
-    name: str
-    steps: t.Any = ()
-    turns: t.Sequence[Json] = ({},)
-    variables: Json = field(default_factory=dict)
-    files: t.Sequence[str] = ()
-    saves: t.Any = ()
-    event: Json = field(default_factory=dict)
-
-    def __str__(self) -> str:
-        return self.name
-
-    @property
-    def event_id(self) -> str:
-        return f"{self.name}-1".upper()
-
-
-class Outcome(t.NamedTuple):
-    reports: list[Json]
-    folder: Path
-    requests: list[Json]
-
-    @property
-    def report(self) -> Json:
-        return self.reports[0]
-
-    @property
-    def record(self) -> Json | None:
-        file = self.folder / "records" / "record.json"
-        return t.cast(Json, json.loads(file.read_text())) if file.exists() else None
-
-    @property
-    def noted(self) -> dict[str, str]:
-        return {step["name"]: step["status"] for step in (self.record or {"steps": []})["steps"]}
-
-    @property
-    def did(self) -> list[str]:
-        file = self.folder / "did"
-        return file.read_text().splitlines() if file.exists() else []
-
-    @property
-    def posts(self) -> int:
-        return sum(line["method"] == "POST" for line in self.requests)
-
-    def statuses(self, number: int = 0) -> dict[str, str]:
-        return {step["name"]: step["status"] for step in self.reports[number]["steps"]}
-
-
-class HealthServer(http.server.ThreadingHTTPServer):
-    """Every host's health: 503 if its file `out` is there. A POST to /host/out or /host/in makes and removes it."""
-
-    daemon_threads = True
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        super().__init__(("127.0.0.1", 0), HealthHandler)
-        threading.Thread(target=self.serve_forever, daemon=True).start()
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}"
-
-
-class HealthHandler(http.server.BaseHTTPRequestHandler):
-    server: HealthServer
-
-    def do_GET(self) -> None:
-        host = self.path.split("/")[1]
-        self._answer(503 if (self.server.folder / host / "out").exists() else 200)
-
-    def do_POST(self) -> None:
-        host, way = self.path.split("/")[1:]
-        file = self.server.folder / host / "out"
-        file.touch() if way == "out" else file.unlink()
-        self._answer(204)
-
-    def _answer(self, status: int) -> None:
-        self.send_response(status)
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-
-    def log_message(self, format: str, *args: t.Any) -> None:
-        pass
-
-
-class Stage:
-    """All cases, played at once."""
-
-    def __init__(self, cases: t.Sequence[Case], folder: Path, *arguments: str) -> None:
-        self.folder = folder
-        self.reports = folder / "reports"
-        self.reports.mkdir()
-        for name, content in TASK_FILES.items():
-            (folder / f"{name}.yml").write_text(yaml.safe_dump(content))
-        (folder / "broken.yml").write_text("- name: [")
-        emulator = self._emulator(cases)
-        server = HealthServer(folder)
-        inventory = folder / "inventory.json"
-        hosts = {case.name: self._host(case, server) for case in cases}
-        inventory.write_text(json.dumps({"all": {"vars": self._variables(), "hosts": hosts}}))
-        settings = {
-            "ANSIBLE_COLLECTIONS_PATH": str(COLLECTION.parents[2]),
-            "ANSIBLE_CONNECTION_PLUGINS": str(HERE / "plugins" / "connection"),
-            "ANSIBLE_PIPELINING": "1",
-            "ANSIBLE_NOCOLOR": "1",
-            "ANSIBLE_LOCALHOST_WARNING": "0",
-        }
-        command = [str(Path(sys.executable).with_name("ansible-playbook")), "-f", "8", "-i", str(inventory)]
-        output = folder / "output"
-        try:
-            with output.open("w") as file:
-                self.code = subprocess.run(
-                    [*command, *arguments, str(HERE / "roles.yml")],
-                    env={**os.environ, **settings},
-                    stdin=subprocess.DEVNULL,
-                    stdout=file,
-                    stderr=file,
-                    timeout=PATIENCE,
-                    check=False,
-                ).returncode
-        finally:
-            emulator.terminate()
-            emulator.wait(10)
-            server.shutdown()
-            server.server_close()
-        self.output = output.read_text()
-        lines = (folder / "journal").read_text().splitlines()
-        self._requests = [line for line in map(json.loads, lines) if line["kind"] == "request"]
-
-    def _emulator(self, cases: t.Sequence[Case]) -> subprocess.Popen[str]:
-        (self.folder / "fleet.json").write_text(json.dumps({"vms": {case.name: {"scope": case.name} for case in cases}}))
-        serve = ["serve", "--fleet", str(self.folder / "fleet.json"), "--journal", str(self.folder / "journal")]
-        process = subprocess.Popen([sys.executable, str(EMULATOR), *serve], stdout=subprocess.PIPE, text=True)
-        assert process.stdout
-        ready = json.loads(process.stdout.readline())
-        self._endpoints: dict[str, str] = ready["vms"]
-        self._control = ready["control"]
-        for case in cases:
-            more = ["--set", f"EventId={case.event_id}", "--set", "started_for=600"]
-            subprocess.run(self._steer("publish", "Reboot", case.name, *more), check=True, stdout=subprocess.DEVNULL)
-        return process
-
-    def _steer(self, *arguments: str) -> list[str]:
-        return [sys.executable, str(EMULATOR), arguments[0], "--control", self._control, *arguments[1:]]
-
-    def _variables(self) -> Json:
-        return {
-            "ansible_connection": "local",
-            "ansible_python_interpreter": "{{ ansible_playbook_python }}",
-            "reports": str(self.reports),
-            "work": f"{self.folder}/{{{{ inventory_hostname }}}}",
-            "fate": "{{ work }}.fate",
-            "drain_record_dir": "{{ work }}/records",
-            "drain_seconds": 300,
-            "checkpoint_record_dir": "{{ work }}/records",
-            "checkpoint_directory": "{{ work }}/archives",
-            "checkpoint_controller_directory": "{{ reports }}/archives",
-            "restore_record_dir": "{{ work }}/records",
-            "restore_controller_directory": "{{ reports }}/archives",
-        }
-
-    def _host(self, case: Case, server: HealthServer) -> Json:
-        work = self.folder / case.name
-        work.mkdir(mode=0o700)
-        for name in case.files:
-            (work / name).write_text(name)
-        event = {"event_id": case.event_id, "event_type": "Reboot", "event_status": "Scheduled", "description": HOSTILE}
-        (self.reports / f"{case.name}.event").write_text(json.dumps({**event, "resources": [case.name], **case.event}))
-        endpoint = self._endpoints[case.name]
-        return {
-            "steps": case.steps,
-            "saves": case.saves,
-            "turns": [self._turn(case, turn) for turn in case.turns],
-            "health": f"{server.url}/{case.name}/health",
-            "service": f"{server.url}/{case.name}",
-            "drain_endpoint": endpoint,
-            "checkpoint_endpoint": endpoint,
-            "restore_endpoint": endpoint,
-            "approve_leaders": [case.name],
-            "approve_endpoints": {case.name: endpoint},
-            **case.variables,
-        }
-
-    def _turn(self, case: Case, turn: Json) -> Json:
-        """With the command that makes happen what happens to the event before."""
-        event = turn.get("event")
-        if "take" in turn:
-            turn = {**turn, "first": ["rm", "-r", str(self.folder / case.name / turn["take"])]}
-        return {**turn, "then": self._steer(event, case.event_id)} if event else turn
-
-    def outcome(self, case: Case) -> Outcome:
-        files = sorted(self.reports.glob(f"{case.name}.[0-9].json"))
-        assert len(files) == len(case.turns), self.output[-6000:]
-        assert (self.reports / f"{case.name}.here").exists(), f"{case.name} was lost:\n{self.output[-6000:]}"
-        requests = [line for line in self._requests if line["vm"] == case.name]
-        return Outcome([json.loads(file.read_text()) for file in files], self.folder / case.name, requests)
 
 
 EVERYTHING = Case(
@@ -332,7 +103,7 @@ TAKEN_OVER = Case(
 LOST_STEP = Case(
     "lost-step",
     [tasks("queue", do="including", probe="probe.yml")],
-    turns=({}, {"steps": []}, {**UNDO, "steps": []}, {"tasks_from": "undo"}),
+    turns=({}, {"steps": []}, {**UNDO, "steps": []}, {"undo": True}),
 )
 PROBE_LOST = Case("probe-lost", [tasks("queue", do="do", probe="lost.yml")], variables={"ansible_connection": "frail"})
 PROBE_BLIND = Case("probe-blind", [tasks("queue", probe="unregistered.yml")])
@@ -351,16 +122,16 @@ LATE_MODULE = Case(
     [health(), {"name": "users", "kind": "connections", "ports": ["{{ busy }}"], "timeout": 15}],
 )
 SLOW_SUM = Case("slow-sum", [tasks("naps", do="naps", timeout=5)])
-NO_TIME = Case("no-time", [tasks("slow", do="sleep")], variables={"drain_seconds": 20})
+NO_TIME = Case("no-time", [tasks("slow", do="sleep")], variables={"seconds": 20})
 UNREACHABLE = Case(
     "unreachable",
     [health(), tasks("queue", do="go_down", probe="gone is success"), tasks("never")],
-    variables={"ansible_connection": "frail", "drain_seconds": 30},
+    variables={"ansible_connection": "frail", "seconds": 60},
 )
 LOST = Case(
     "lost",
     [health()],
-    variables={"ansible_connection": "frail", "fate": "{{ reports }}/../always.fate", "drain_seconds": 5},
+    variables={"ansible_connection": "frail", "fate": "{{ reports }}/../always.fate", "seconds": 5},
 )
 LOST_BALANCER = Case(
     "lost-balancer",
@@ -393,9 +164,7 @@ BY_URL = Case(
 SILENT_URL = Case("silent-url", [health(url="http://127.0.0.1:{{ closed }}/")])
 NOTHING = Case("nothing", turns=({}, UNDO))
 NO_EVENT = Case("no-event", [health()], turns=({"event": GONE},))
-STANDING = Case(
-    "standing", [health()], turns=({}, {"tasks_from": "undo"}), variables={"drain_seconds": 8, "drain_silent_for": 300}
-)
+STANDING = Case("standing", [health()], turns=({}, {"undo": True, "seconds": 8}), variables={"drain_silent_for": 300})
 SECRET = Case(
     "secret",
     [
@@ -451,7 +220,7 @@ WRONG = [
     (Case("no-import", [health(), tasks("x", do="import")]), ["'x'", "import.yml", "include them instead"]),
     (Case("no-yaml", [health(), tasks("x", do="broken")]), ["'x'", "broken.yml"]),
     (Case("no-file", [health(), tasks("x", do="nowhere")]), ["'x'", "nowhere.yml", "not there"]),
-    (Case("no-list", "health_probe"), ["has to be a list"]),
+    (Case("no-list", "health_probe"), ["must be a list"]),
     (Case("no-save", turns=(SAVE,), saves=[{"name": "x", "kind": "path"}]), ["'x'", "unknown kind 'path'", "paths"]),
 ]
 CASES = [
@@ -493,16 +262,19 @@ CASES = [
 
 
 @pytest.fixture(scope="module")
-def stage(tmp_path_factory: pytest.TempPathFactory) -> t.Iterator[Stage]:
+def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> t.Iterator[Stage]:
     folder = tmp_path_factory.mktemp("roles")
     (folder / "always.fate").write_text('{"kind": "drop", "times": 999}')
     with socket.create_server(("127.0.0.1", 0)) as listening, socket.create_server(("127.0.0.1", 0)) as unused:
         busy, closed = listening.getsockname()[1], unused.getsockname()[1]
         unused.close()
         with socket.create_connection(("127.0.0.1", busy)):
-            yield Stage(CASES, folder, "-v", "-e", f"busy={busy}", "-e", f"closed={closed}")
+            yield Stage(
+                needed(request, CASES), folder, "-v", "-e", f"busy={busy}", "-e", f"closed={closed}", files=TASK_FILES
+            )
 
 
+@pytest.mark.quick
 def test_no_host_fails_or_is_lost(stage: Stage) -> None:
     assert stage.code == 0, stage.output[-6000:]
     assert "Traceback" not in stage.output
@@ -513,6 +285,7 @@ def test_text_from_outside_is_never_a_template(stage: Stage) -> None:
     assert "touch" in stage.outcome(FAILED).report["reason"]
 
 
+@pytest.mark.quick("role:drain", cases=[EVERYTHING])
 def test_everything_is_drained_once_and_undone_in_reverse_order(stage: Stage) -> None:
     outcome = stage.outcome(EVERYTHING)
     first, again, undone = outcome.reports
@@ -522,12 +295,22 @@ def test_everything_is_drained_once_and_undone_in_reverse_order(stage: Stage) ->
     assert outcome.statuses() == dict.fromkeys(names, "done")
     assert [mark["what"] for mark in first["timeline"]] == ["claimed", *["draining"] * 6, "ready"]
     assert again["ready"]
-    assert [step["at"] for step in again["steps"]] == [step["at"] for step in first["steps"]], "done twice"
+    drained = [mark for mark in first["timeline"] if mark["what"] == "draining"]
+    assert [mark for mark in again["timeline"] if mark["what"] == "draining"] == drained, "done twice"
     assert undone["ready"], undone
     assert outcome.statuses(2) == dict.fromkeys(names, "undone")
     back = [mark["detail"].split(":")[0] for mark in undone["timeline"] if mark["what"] == "restoring"]
     assert back == ["", "back", "front", "queue", "users", "balancer"]
-    assert (outcome.folder / "orders").read_text().split() == "off front off back on back on front".split()
+    assert (outcome.folder / "orders").read_text().split() == [
+        "off",
+        "front",
+        "off",
+        "back",
+        "on",
+        "back",
+        "on",
+        "front",
+    ]
     assert outcome.record is None
     assert not outcome.did
     assert not (outcome.folder / "out").exists()
@@ -539,7 +322,7 @@ def test_the_users_tasks_see_the_event_and_the_step(stage: Stage) -> None:
 
 def test_a_later_run_takes_over_and_does_nothing_twice(stage: Stage) -> None:
     outcome = stage.outcome(TAKEN_OVER)
-    first, second, third = outcome.reports
+    _first, second, third = outcome.reports
     assert [report["ready"] for report in outcome.reports] == [True, True, True], outcome.reports
     taken = [mark["detail"] for mark in second["timeline"] if mark["what"] == "claimed"]
     assert "taken over from first" in taken[-1]
@@ -627,6 +410,7 @@ def test_a_host_that_is_lost_is_not_ready(stage: Stage) -> None:
     assert "Connection lost" in report["reason"]
 
 
+@pytest.mark.quick("haproxy_server", cases=[LOST_BALANCER, LOST])
 def test_a_balancer_that_is_lost_makes_the_host_not_ready(stage: Stage) -> None:
     outcome = stage.outcome(LOST_BALANCER)
     assert not outcome.report["ready"]
@@ -682,11 +466,14 @@ def test_passwords_are_neither_shown_nor_kept(stage: Stage) -> None:
     assert "hunter2" not in json.dumps([outcome.report, kept])
 
 
+@pytest.mark.quick("role:checkpoint", "role:restore", cases=[SAVED])
 def test_what_was_saved_on_the_controller_comes_back_from_there(stage: Stage) -> None:
     outcome = stage.outcome(SAVED)
     _drained, saved, restored = outcome.reports
     assert saved["ready"], saved
-    assert {step["name"]: step["status"] for step in saved["steps"]} == dict.fromkeys(("cache", "queue", "flush"), "done")
+    assert {step["name"]: step["status"] for step in saved["steps"]} == dict.fromkeys(
+        ("cache", "queue", "flush"), "done"
+    )
     (copy,) = (stage.reports / "archives" / "saved").glob("*.tar.gz")
     assert copy.stat().st_mode & 0o077 == 0 or copy.parent.stat().st_mode & 0o077 == 0
     assert (outcome.folder / "saved").read_text() == "SAVED-1"
@@ -727,11 +514,13 @@ def test_a_record_that_another_run_holds_is_not_restored(stage: Stage) -> None:
     assert (outcome.folder / "out").exists()
 
 
+@pytest.mark.quick("role:approve", cases=[APPROVED])
 def test_the_next_leader_approves_once_if_the_first_cannot(stage: Stage) -> None:
     outcome = stage.outcome(APPROVED)
     first, again = outcome.reports
     assert (first["outcome"], first["by"]) == ("approved", "approved")
-    assert (again["outcome"], again["by"]) == ("started", None)
+    # Before 2.19 nothing becomes an empty text.
+    assert (again["outcome"], again["by"] or None) == ("started", None)
     assert outcome.posts == 1
 
 
@@ -762,8 +551,8 @@ def test_a_wrong_step_is_refused_before_anything_is_touched(stage: Stage, case: 
 
 
 def test_check_mode_touches_nothing_and_is_not_ready(tmp_path: Path) -> None:
-    case = Case("checked", [health(), tasks("queue")], turns=({}, {"tasks_from": "undo"}, RESTORE, SAVE), saves=[cache()])
-    stage = Stage([case], tmp_path, "--check")
+    case = Case("checked", [health(), tasks("queue")], turns=({}, {"undo": True}, RESTORE, SAVE), saves=[cache()])
+    stage = Stage([case], tmp_path, "--check", files=TASK_FILES)
     outcome = stage.outcome(case)
     assert stage.code == 0, stage.output[-6000:]
     assert [report.get("ready", report.get("restored")) for report in outcome.reports] == [False] * 4

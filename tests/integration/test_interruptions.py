@@ -101,6 +101,7 @@ NO_PYTHON = Case(
 )
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("case", SURVIVED_CASES, ids=str)
 def test_the_wait_goes_on_after_the_host_was_away(stage: Stage, case: Case, outcome: Outcome) -> None:
     assert f"[{case.name}] not reachable, trying again" in stage.play_of(case).output

@@ -48,6 +48,7 @@ VERSION_CASES = [
 ]
 
 
+@pytest.mark.quick("scheduled_events_info")
 @pytest.mark.parametrize("case", VERSION_CASES, ids=str)
 def test_every_version_gives_the_same_fields_and_null_for_what_it_lacks(case: Case, outcome: Outcome) -> None:
     (event,) = outcome.result["events"]
@@ -177,6 +178,7 @@ HOSTILE = Case(
 )
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("case", [HOSTILE], ids=str)
 @pytest.mark.parametrize("task", ["Info", "Fact", "Debug", "Template", "Names"])
 def test_text_from_outside_is_never_evaluated(stage: Stage, case: Case, outcome: Outcome, task: str) -> None:

@@ -128,6 +128,7 @@ OUTCOME_CASES = [
 LAST_SEEN = {"never_gone", "never_gone_ok", "never_started", "appeared_at_first", "changed_by_start"}
 
 
+@pytest.mark.quick("scheduled_events_wait")
 @pytest.mark.parametrize("case", OUTCOME_CASES, ids=str)
 def test_a_wait_ends_with_what_happened(case: Case, outcome: Outcome) -> None:
     assert outcome.result["polls"] >= 1

@@ -39,7 +39,7 @@ class Fleet:
         return said[-1] if said else None
 
     def has_open_record(self, vm: str) -> bool:
-        return any((self.disks[vm] / "var" / "lib" / "graceful" / "records").glob("*.json"))
+        return (self.disks[vm] / "var" / "lib" / "graceful" / "records" / "record.json").exists()
 
 
 def judge(room: Path, journal: list[Json]) -> Json:

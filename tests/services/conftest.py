@@ -112,3 +112,46 @@ def processes(tmp_path: Path) -> t.Iterator[Processes]:
     running = Processes(tmp_path)
     yield running
     running.stop()
+
+
+class Redis(t.NamedTuple):
+    folder: Path
+    packages: Packages
+    port: int
+    process: subprocess.Popen[bytes]
+
+    @property
+    def client(self) -> list[str]:
+        return [self.packages.program("usr/bin/redis-cli"), "-p", str(self.port)]
+
+    def ask(self, *words: str) -> str:
+        asked = subprocess.run(
+            [*self.client, *words],
+            env=self.packages.environment,
+            capture_output=True,
+            text=True,
+            timeout=20,
+            check=True,
+        )
+        return asked.stdout.strip()
+
+
+@pytest.fixture(scope="module")
+def redis_packages(tmp_path_factory: pytest.TempPathFactory) -> Packages:
+    names = ("redis-server", "redis-tools", "libatomic1", "libjemalloc2", "liblzf1")
+    return unpacked(tmp_path_factory.mktemp("redis"), *names)
+
+
+@pytest.fixture
+def redis(redis_packages: Packages, processes: Processes, tmp_path: Path) -> Redis:
+    (port,) = free_ports(1)
+    data = tmp_path / "data"
+    data.mkdir()
+    options = ["--port", str(port), "--bind", "127.0.0.1", "--dir", str(data), "--save", ""]
+    options += ["--enable-protected-configs", "yes"]
+    program = redis_packages.program("usr/bin/redis-check-rdb")  # the server under another name
+    process = processes.start("redis", "redis-server", *options, executable=program, env=redis_packages.environment)
+    found = Redis(data, redis_packages, port, process)
+    wait_for("Redis", lambda: found.ask("PING") == "PONG")
+    found.ask("SET", "precious", "data")
+    return found

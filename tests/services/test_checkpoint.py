@@ -23,6 +23,7 @@ from ansible_collections.graceful.azure.plugins.module_utils._run import run
 from ansible_collections.graceful.azure.tests.services.conftest import (
     Packages,
     Processes,
+    Redis,
     free_ports,
     unpacked,
     wait_for,
@@ -49,54 +50,12 @@ def save(packages: Packages, kind: str, argv: t.Sequence[str], seconds: float = 
     return _checkpoints.load(kind)({"argv": list(argv), "become_user": user}, tools).do().message
 
 
-class Redis(t.NamedTuple):
-    folder: Path
-    packages: Packages
-    port: int
-    process: subprocess.Popen[bytes]
-
-    @property
-    def client(self) -> list[str]:
-        return [self.packages.program("usr/bin/redis-cli"), "-p", str(self.port)]
-
-    def ask(self, *words: str) -> str:
-        asked = subprocess.run(
-            [*self.client, *words],
-            env=self.packages.environment,
-            capture_output=True,
-            text=True,
-            timeout=20,
-            check=True,
-        )
-        return asked.stdout.strip()
-
-    def save(self, **more: t.Any) -> str:
-        return save(self.packages, "redis", self.client, **more)
-
-
-@pytest.fixture(scope="module")
-def redis_packages(tmp_path_factory: pytest.TempPathFactory) -> Packages:
-    names = ("redis-server", "redis-tools", "libatomic1", "libjemalloc2", "liblzf1")
-    return unpacked(tmp_path_factory.mktemp("redis"), *names)
-
-
-@pytest.fixture
-def redis(redis_packages: Packages, processes: Processes, tmp_path: Path) -> Redis:
-    (port,) = free_ports(1)
-    data = tmp_path / "data"
-    data.mkdir()
-    options = ["--port", str(port), "--bind", "127.0.0.1", "--dir", str(data), "--save", ""]
-    options += ["--enable-protected-configs", "yes"]
-    program = redis_packages.program("usr/bin/redis-check-rdb")  # the server under another name
-    process = processes.start("redis", "redis-server", *options, executable=program, env=redis_packages.environment)
-    found = Redis(data, redis_packages, port, process)
-    wait_for("Redis", lambda: found.ask("PING") == "PONG")
-    found.ask("SET", "precious", "data")
-    return found
+def save_redis(redis: Redis, **more: t.Any) -> str:
+    return save(redis.packages, "redis", redis.client, **more)
 
 
 def test_redis_is_saved(redis: Redis) -> None:
-    assert redis.save() == "Redis has saved"
+    assert save_redis(redis) == "Redis has saved"
     assert b"precious" in (redis.folder / "dump.rdb").read_bytes()
 
 
@@ -107,7 +66,7 @@ def test_redis_is_saved_behind_a_save_that_is_under_way(redis: Redis) -> None:
     redis.ask("SET", "late", "data")
     redis.ask("CONFIG", "SET", "rdb-key-save-delay", "0")
     assert "rdb_bgsave_in_progress:1" in redis.ask("INFO", "persistence")
-    assert redis.save() == "Redis has saved"
+    assert save_redis(redis) == "Redis has saved"
     assert b"late" in (redis.folder / "dump.rdb").read_bytes()
 
 
@@ -119,7 +78,7 @@ def test_redis_is_saved_behind_a_rewrite_of_its_log(redis: Redis) -> None:
     redis.ask("CONFIG", "SET", "rdb-key-save-delay", "0")
     assert "aof_rewrite_in_progress:1" in redis.ask("INFO", "persistence")
     assert not (redis.folder / "dump.rdb").exists()
-    assert redis.save() == "Redis has saved"
+    assert save_redis(redis) == "Redis has saved"
     assert b"precious" in (redis.folder / "dump.rdb").read_bytes()
 
 
@@ -127,20 +86,20 @@ def test_redis_that_cannot_write_is_said(redis: Redis) -> None:
     # A directory in the place of the file: not even root can write that.
     (redis.folder / "dump.rdb" / "taken").mkdir(parents=True)
     with pytest.raises(EventsError, match="Redis could not save"):
-        redis.save()
+        save_redis(redis)
 
 
 def test_redis_that_wants_a_password_says_so(redis: Redis) -> None:
     redis.ask("CONFIG", "SET", "requirepass", "secret")
     with pytest.raises(EventsError, match="NOAUTH"):
-        redis.save()
+        save_redis(redis)
 
 
 def test_redis_that_is_down_is_said(redis: Redis) -> None:
     redis.process.terminate()
     redis.process.wait(20)
     with pytest.raises(EventsError, match="Connection refused"):
-        redis.save()
+        save_redis(redis)
 
 
 def test_redis_that_hangs_costs_no_more_than_its_time(redis: Redis) -> None:
@@ -148,7 +107,7 @@ def test_redis_that_hangs_costs_no_more_than_its_time(redis: Redis) -> None:
     begin = time.monotonic()
     try:
         with pytest.raises(Late, match="did not end within 5 s"):
-            redis.save(seconds=5)
+            save_redis(redis, seconds=5)
     finally:
         redis.process.send_signal(signal.SIGCONT)
     assert time.monotonic() - begin < 15

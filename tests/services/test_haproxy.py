@@ -6,11 +6,9 @@ from __future__ import annotations
 import http.client
 import http.server
 import json
-import os
 import socket
-import subprocess
-import sys
 import threading
+import time
 import typing as t
 from pathlib import Path
 
@@ -18,6 +16,7 @@ import pytest
 from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
 from ansible_collections.graceful.azure.plugins.module_utils._haproxy import Server
 from ansible_collections.graceful.azure.plugins.module_utils._patience import Late, Patience
+from ansible_collections.graceful.azure.tests.integration.harness import Play, inventory_of
 from ansible_collections.graceful.azure.tests.services.conftest import (
     Packages,
     Processes,
@@ -25,7 +24,6 @@ from ansible_collections.graceful.azure.tests.services.conftest import (
     unpacked,
     wait_for,
 )
-from ansible_collections.graceful.azure.tests.services.role import COLLECTIONS
 
 Json = dict[str, t.Any]
 CONFIGURATION = """
@@ -140,20 +138,14 @@ def module(balancer: Balancer, state: str, check: bool = False, socket: str = ""
     """What the module returns, as Ansible runs it."""
     address = socket or str(balancer.folder / "admin.sock")
     options = {"socket": address, "backend": "web", "server": "web1", "state": state, "timeout": timeout}
-    program = str(Path(sys.executable).with_name("ansible"))
-    command = [program, "localhost", "-m", "graceful.azure.haproxy_server", "-a", json.dumps(options)]
-    settings = {"ANSIBLE_COLLECTIONS_PATH": str(COLLECTIONS), "ANSIBLE_LOCALHOST_WARNING": "0", "ANSIBLE_NOCOLOR": "1"}
-    ran = subprocess.run(
-        [*command, *(["--check"] if check else []), "-e", "ansible_python_interpreter=" + sys.executable],
-        env={**os.environ, **settings},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
+    task = {"graceful.azure.haproxy_server": options, "check_mode": check, "ignore_errors": True}
+    playbook = balancer.folder / "playbook.json"
+    playbook.write_text(json.dumps([{"hosts": "all", "gather_facts": False, "tasks": [task]}]))
+    play = Play(
+        str(playbook), inventory_of({"balancer": ("info", {})}), balancer.folder / f"play-{time.monotonic_ns()}"
     )
-    how, arrow, result = ran.stdout.partition("=> ")
-    assert arrow, ran.stdout + ran.stderr
-    return {"failed": "FAILED" in how, **json.loads(result)}
+    assert len(play.records) == 1, play.output
+    return {"failed": play.records[0]["status"] == "failed", **play.records[0]["result"]}
 
 
 def test_the_module_takes_a_server_out_and_puts_it_back(balancer: Balancer) -> None:

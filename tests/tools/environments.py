@@ -4,6 +4,8 @@
 
 make NAME...           make what is missing and say which versions there are
 run NAME COMMAND...    run a command of that environment, away from the user's own Ansible settings
+best                   say which one `best` is, which can be given instead of a name: the newest ansible-core that a
+                       Python found here can run, that is newest, or else main
 """
 
 from __future__ import annotations
@@ -72,6 +74,9 @@ ENVIRONMENTS = {
     "lowest": Environment("lowest", CACHE / "environments" / "lowest", (3, 10), (3, 12), False, False),
     "newest": Environment("newest", CACHE / "environments" / "newest", (3, 12), (3, 14), True, True),
 }
+
+
+BEST = "best"
 
 
 def dotted(version: tuple[int, ...]) -> str:
@@ -164,6 +169,8 @@ def ansible_version(environment: Environment) -> str:
 def make(names: list[str]) -> None:
     interpreters = find_interpreters()
     link_interpreters(interpreters)
+    if BEST in names:
+        names = list(dict.fromkeys("newest" if name == BEST else name for name in [*names, "main"]))
     chosen = {ENVIRONMENTS[name]: choose(ENVIRONMENTS[name], interpreters) for name in names}
     with ThreadPoolExecutor(2) as pool:
         made = [pool.submit(create, environment, python) for environment, python in chosen.items() if python]
@@ -218,15 +225,18 @@ def isolated(environment: Environment) -> dict[str, str]:
 
 
 def run(name: str, command: list[str]) -> int:
-    environment = ENVIRONMENTS[name]
+    environment = ENVIRONMENTS["newest" if name == BEST else name]
     what = " ".join(command).replace(f"{ROOT}{os.sep}", "")
     note = SKIPPED / re.sub(r"\W+", "-", f"{name} {what}")
     note.unlink(missing_ok=True)
     if not environment.stamp.is_file():
         SKIPPED.mkdir(parents=True, exist_ok=True)
-        note.write_text(f"{what}, {name} environment: {why_not(environment)}\n")
+        instead = " (run in the main environment instead)" if name == BEST else ""
+        note.write_text(f"{what}, {environment.name} environment: {why_not(environment)}{instead}\n")
         print(f"SKIPPED {note.read_text()}", end="", flush=True)
-        return 0
+        if name != BEST:
+            return 0
+        environment = ENVIRONMENTS["main"]
     return subprocess.run(
         [str(environment.bin / command[0]), *command[1:]], env=isolated(environment), check=False
     ).returncode
@@ -236,13 +246,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     actions = parser.add_subparsers(dest="action", required=True)
     maker = actions.add_parser("make")
-    maker.add_argument("names", nargs="+", choices=ENVIRONMENTS, metavar="NAME")
+    maker.add_argument("names", nargs="+", choices=[*ENVIRONMENTS, BEST], metavar="NAME")
     runner = actions.add_parser("run")
-    runner.add_argument("name", choices=ENVIRONMENTS)
+    runner.add_argument("name", choices=[*ENVIRONMENTS, BEST])
     runner.add_argument("command", nargs=argparse.REMAINDER)
+    actions.add_parser(BEST)
     arguments = parser.parse_args()
     if arguments.action == "run":
         return run(arguments.name, arguments.command)
+    if arguments.action == BEST:
+        print("newest" if ENVIRONMENTS["newest"].stamp.is_file() else "main")
+        return 0
     make(arguments.names)
     return 0
 

@@ -123,8 +123,36 @@ def _option_rows(options: t.Mapping[str, t.Any], prefix: str = "") -> t.Iterator
         yield from _option_rows(option.get("options", {}), f"{prefix}{name}[].")
 
 
+def settings_table(*places: str) -> str:
+    """The variables that a user may write, of these places: each host's, those of the run, those of a drill."""
+    settings = importlib.import_module(f"{COLLECTION}.plugins.plugin_utils._settings")
+    rows = [
+        f"| `{settings.PREFIX}{name}` | {one.type} | {_shown(one.default)} | {one.description} |"
+        for name, one in settings.SETTINGS.items()
+        if one.where in places
+    ]
+    return "\n".join(["| variable | type | default | |", "|---|---|---|---|", *rows])
+
+
+def policy_table() -> str:
+    """The rules that hold where nobody wrote others."""
+    policy = importlib.import_module(f"{COLLECTION}.plugins.module_utils._policy")
+    rows = []
+    for rule in policy.DEFAULT_POLICY:
+        shown = {key: value for key, value in rule.items() if key not in ("name", "action", "because")}
+        matches = ", ".join(f"`{key}: {json.dumps(value).replace(chr(34), '')}`" for key, value in shown.items())
+        rows.append(f"| {rule['name']} | {matches} | `{rule['action']}` | {rule['because']} |")
+    return "\n".join(["| rule | matches | action | because |", "|---|---|---|---|", *rows])
+
+
+def action_table() -> str:
+    policy = importlib.import_module(f"{COLLECTION}.plugins.module_utils._policy")
+    rows = [f"| `{action.name}` | {action.message} |" for action in policy.ACTIONS.values()]
+    return "\n".join(["| action | what is done |", "|---|---|", *rows])
+
+
 def _shown(default: t.Any) -> str:
-    if default is None:
+    if default is None or default == "":
         return ""
     if isinstance(default, float):
         return f"`{default:g}`"
@@ -163,6 +191,10 @@ PARTS: tuple[tuple[str, str | None, t.Callable[[], str]], ...] = (
     ("roles/drain/README.md", "drain kinds", functools.partial(kind_tables, DRAINS)),
     ("roles/watcher/README.md", "receiver options", receiver_table),
     ("roles/checkpoint/README.md", "checkpoint kinds", functools.partial(kind_tables, CHECKPOINTS)),
+    ("docs/maintenance.md", "variables", functools.partial(settings_table, "host", "run")),
+    ("docs/maintenance.md", "policy", policy_table),
+    ("docs/maintenance.md", "actions", action_table),
+    ("roles/drill/README.md", "variables", functools.partial(settings_table, "drill")),
 )
 
 

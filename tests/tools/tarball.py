@@ -1,11 +1,12 @@
 # SPDX-FileCopyrightText: graceful.azure contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Build the collection, install it where nothing else is, and run it from there against its own emulator."""
+"""Build the collection from a checkout, install it where nothing else is, and run it from there with its emulator."""
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,23 +19,23 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
-BIN = Path(sys.executable).parent
+from ansible_collections.graceful.azure.tests.tools.launcher import PROGRAM, Launch
+
 PLAYBOOK = Path(__file__).with_name("tarball.yml")
 
 VMS = ("web_0", "web_1", "web_2")
 WANTED = {"LICENSE", "README.md", "meta/runtime.yml", "plugins/modules/scheduled_events_info.py"}
+# What has to remain for everything public to work.
+NEEDED = ("meta", "plugins", "roles", "playbooks")
 UNWANTED = ("tests/", "benchmarks/", "changelogs/fragments/", ".", "Makefile", "pyproject.toml")
 
 
-def ansible(program: str, *arguments: str, collections: Path) -> None:
-    variables = {**os.environ, "ANSIBLE_COLLECTIONS_PATH": str(collections)}
-    subprocess.run([str(BIN / program), *arguments], cwd=collections.parent, env=variables, check=True)
+def galaxy(*arguments: str) -> None:
+    subprocess.run([str(PROGRAM.with_name("ansible-galaxy")), "collection", *arguments], check=True)
 
 
-def build(directory: Path) -> Path:
-    command = [str(BIN / "ansible-galaxy"), "collection", "build", "--output-path", str(directory), str(ROOT)]
-    subprocess.run(command, check=True)
+def build(checkout: Path, directory: Path) -> Path:
+    galaxy("build", "--output-path", str(directory), str(checkout))
     (tarball,) = directory.glob("*.tar.gz")
     return tarball
 
@@ -78,10 +79,26 @@ def ask(url: str, body: dict[str, Any] | None = None) -> str:
         return str(answer.read().decode())
 
 
-def inventory(endpoints: dict[str, str]) -> dict[str, Any]:
-    common = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
-    hosts = {name: {"imds": endpoint, **common} for name, endpoint in endpoints.items()}
-    return {"all": {"hosts": hosts}}
+def inventory(endpoints: dict[str, str], directory: Path) -> dict[str, Any]:
+    common = {
+        "ansible_connection": "local",
+        "ansible_python_interpreter": sys.executable,
+        "home": f"{directory}/{{{{ inventory_hostname }}}}",
+        "graceful_endpoint": "{{ imds }}",
+        "graceful_record_dir": "{{ home }}/records",
+        "graceful_checkpoint_dir": "{{ home }}/checkpoints",
+        "graceful_report_dir": str(directory / "reports"),
+        "graceful_drain_steps": [
+            {
+                "name": "marker",
+                "kind": "command",
+                "do": ["touch", "{{ home }}/out"],
+                "probe": ["test", "-e", "{{ home }}/out"],
+                "undo": ["rm", "{{ home }}/out"],
+            }
+        ],
+    }
+    return {"all": {"hosts": {name: {"imds": endpoint} for name, endpoint in endpoints.items()}, "vars": common}}
 
 
 def approvals(control: str) -> list[dict[str, Any]]:
@@ -89,20 +106,42 @@ def approvals(control: str) -> list[dict[str, Any]]:
     return [line for line in lines if line["kind"] == "request" and line["method"] == "POST"]
 
 
+def play(playbook: str | Path, collections: Path, directory: Path, **variables: Any) -> None:
+    # Nothing but what is installed there can be found.
+    settings = {"ANSIBLE_COLLECTIONS_PATH": str(collections)}
+    hosts, home = directory / "inventory.json", directory / "home"
+    played = Launch(playbook, hosts, home, variables=variables, settings=settings).run(cwd=directory)
+    print(played.stdout, flush=True)
+    if played.returncode:
+        raise SystemExit(f"tarball: {playbook} failed")
+
+
+def strip(installed: Path) -> None:
+    """What is public works without the rest."""
+    for entry in installed.iterdir():
+        if entry.is_dir() and entry.name not in NEEDED:
+            shutil.rmtree(entry)
+        elif entry.is_file():
+            entry.unlink()
+
+
 def run_from(collections: Path, directory: Path) -> None:
     installed = collections / "ansible_collections" / "graceful" / "azure"
+    strip(installed)
     program = installed / "roles" / "emulator" / "files" / "azure_events_emulator.py"
     with emulator(program, directory) as served:
         control = served["control"]
         published = ask(f"{control}/publish", {"EventType": "Reboot", "Resources": ["web_0", "web_1"]})
-        hosts = directory / "inventory.json"
-        hosts.write_text(json.dumps(inventory(served["vms"])))
-        variables = {"event_id": json.loads(published)["EventId"], "control": control}
-        playbook = [str(PLAYBOOK), "-i", str(hosts), "-e", json.dumps(variables)]
-        ansible("ansible-playbook", *playbook, collections=collections)
+        (directory / "inventory.json").write_text(json.dumps(inventory(served["vms"], directory)))
+        for name in VMS:
+            (directory / name).mkdir()
+        play(PLAYBOOK, collections, directory, event_id=json.loads(published)["EventId"], control=control)
+        play("graceful.azure.prepare", collections, directory)
+        ask(f"{control}/publish", {"EventType": "Reboot", "Resources": ["web_2"], "started_for": 2})
+        play("graceful.azure.maintenance", collections, directory)
         posts = approvals(control)
-    if [post["vm"] for post in posts] != ["web_0"]:
-        raise SystemExit(f"the event must be approved once, by its leader; the emulator saw: {posts}")
+    if [post["vm"] for post in posts] != ["web_0", "web_2"]:
+        raise SystemExit(f"each event must be approved once, by its leader; the emulator saw: {posts}")
     print("tarball: built, installed and run")
 
 
@@ -113,10 +152,9 @@ def main() -> None:
         directory = Path(temporary)
         collections = directory / "collections"
         collections.mkdir()
-        tarball = build(directory)
+        tarball = build(Path(sys.argv[1]), directory)
         check_contents(tarball)
-        install = ["collection", "install", "--offline", "--collections-path", str(collections), str(tarball)]
-        ansible("ansible-galaxy", *install, collections=collections)
+        galaxy("install", "--offline", "--force", "--collections-path", str(collections), str(tarball))
         run_from(collections, directory)
 
 

@@ -68,7 +68,11 @@ class Item(Kind):
         if not noted.data.get("checksum"):
             return "nothing was saved, so there is nothing to put back"
         restored = restore(
-            _roots(noted.data), archive, str(noted.data["checksum"]), self.tools.patience, only_missing_paths=not noted.lost
+            _roots(noted.data),
+            archive,
+            str(noted.data["checksum"]),
+            self.tools.patience,
+            only_missing_paths=not noted.lost,
         )
         message = f"{len(restored.paths)} put back"
         if restored.paths:

@@ -17,7 +17,7 @@ from ansible_collections.graceful.azure.plugins.module_utils._errors import Even
 from ansible_collections.graceful.azure.plugins.module_utils._kind import Done, Kind, Look, Noted, Options, Tools
 from ansible_collections.graceful.azure.plugins.module_utils._patience import Late, Patience, Proof
 from ansible_collections.graceful.azure.plugins.module_utils._peer import Login, NoAnswer, ask
-from ansible_collections.graceful.azure.plugins.module_utils._text import clean, masked
+from ansible_collections.graceful.azure.plugins.module_utils._text import clean
 
 
 class Answer(t.NamedTuple):
@@ -34,7 +34,7 @@ class Caller:
 
     def ask(self, url: str, timeout: float, method: str = "GET") -> Answer:
         """The status that the URL answers with, or None and why there is no answer."""
-        shown = clean(masked(url), 200)
+        shown = clean(url, 200)
         try:
             status = ask(url, timeout, method, headers=self._headers, login=self._login, verify=False).status
         except NoAnswer as exc:

@@ -16,7 +16,7 @@ from ansible_collections.graceful.azure.plugins.module_utils._errors import Even
 from ansible_collections.graceful.azure.plugins.module_utils._kind import Done, Kind, Look, Noted, Options
 from ansible_collections.graceful.azure.plugins.module_utils._patience import Patience, Proof
 from ansible_collections.graceful.azure.plugins.module_utils._peer import Answer, Login, NoAnswer, ask
-from ansible_collections.graceful.azure.plugins.module_utils._text import clean, masked
+from ansible_collections.graceful.azure.plugins.module_utils._text import clean
 
 LEADERS = ("leader", "standby_leader", "master", "primary")
 HEALTHY = ("running", "streaming", "in archive recovery")
@@ -30,7 +30,7 @@ class Api:
         self, url: str, login: Login | None = None, ca_file: str | None = None, validate_certs: bool = True
     ) -> None:
         self._url = url.rstrip("/")
-        self._shown = clean(masked(self._url), 200)
+        self._shown = clean(self._url, 200)
         self._login = login
         self._ca_file = ca_file
         self._verify = validate_certs

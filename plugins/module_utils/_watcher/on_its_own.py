@@ -98,11 +98,15 @@ class Planner:
         if wanted:
             return self._ready(wanted, host)
         standing = {same_id(event["event_id"]): event for event in host.events}
-        back = [
-            entry["event"] for key, entry in record["events"].items() if self._is_over(standing.get(key), entry, record)
-        ]
+        back = {
+            key: entry["event"]
+            for key, entry in record["events"].items()
+            if self._is_over(standing.get(key), entry, record, host)
+        }
         if back:
-            return Plan(self._order("put_back", back, UNDOING, drain=True), "what was done is undone when it is over")
+            lapsed = [key for key in back if key in standing and self._has_lapsed(standing[key], record, host)]
+            order = self._order("put_back", list(back.values()), UNDOING, drain=True)._replace(lapsed=lapsed)
+            return Plan(order, "what was done is undone when it is over")
         return Plan(None, self._why_nothing(host))
 
     def _is_held(self, claim: Json, now: float) -> bool:
@@ -128,6 +132,8 @@ class Planner:
         entry = record["events"].get(same_id(event["event_id"]))
         if entry is not None and (self._gave_up(entry) or _is_approved(entry)):
             return False
+        if self._has_lapsed(event, record, host):
+            return False
         if not self._drains(event, host) and not self._may_approve(event, host):
             return False
         begun = entry is not None and bool(unfinished({"steps": record["steps"]}) or entry["ready"])
@@ -149,10 +155,21 @@ class Planner:
     def _gave_up(self, entry: Json) -> bool:
         return bool(entry["gave_up"] and entry["claim"]["run_id"] == self._run.run_id)
 
-    def _is_over(self, event: Event | None, entry: Json, record: Json) -> bool:
+    def _has_lapsed(self, event: Event, record: Json, host: Host) -> bool:
+        """Whether nothing has followed for so long that the policy does not want it drained any more."""
+        entry = record["events"].get(same_id(event["event_id"]))
+        expires = self._decide(event, host.vm_name).expires_after
+        if entry is None or expires is None or event["event_status"] == STARTED:
+            return False
+        return bool(host.now - entry["noticed"] >= expires)
+
+    def _is_over(self, event: Event | None, entry: Json, record: Json, host: Host) -> bool:
         """Whether nothing but waiting for its end, and undoing, is left."""
         if event is None or event["event_status"] == STARTED:
             return True
+        if self._has_lapsed(event, record, host):
+            # What was put back for that is only remembered as long as the event stands.
+            return not entry["lapsed"]
         return bool(unfinished({"steps": record["steps"]})) or _is_approved(entry) or self._gave_up(entry)
 
     def _ready(self, wanted: t.Sequence[Event], host: Host) -> Plan:

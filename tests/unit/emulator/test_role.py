@@ -5,18 +5,16 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 import typing as t
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from ansible_collections.graceful.azure.tests.unit.emulator.harness import PROGRAM, Json, run
+from ansible_collections.graceful.azure.tests.tools.launcher import PROGRAM, Launch
+from ansible_collections.graceful.azure.tests.unit.emulator.harness import Json, run
 
-PLAYBOOK = Path(sys.executable).with_name("ansible-playbook")
-pytestmark = pytest.mark.skipif(not PLAYBOOK.exists(), reason="there is no ansible-playbook beside this Python")
+pytestmark = pytest.mark.skipif(not PROGRAM.exists(), reason="there is no ansible-playbook beside this Python")
 
 ROLE = "ansible.builtin.include_role"
 STARTED = 5  # directory, program, fleet, how it is started, process
@@ -45,28 +43,14 @@ class Machine:
             "emulator_run_by": "process",
             "emulator_port_base": 0,
             "emulator_control_port": 0,
+            "ansible_connection": "local",
             "ansible_python_interpreter": sys.executable,
-        }
-        environment = {
-            **os.environ,
-            "ANSIBLE_COLLECTIONS_PATH": str(PROGRAM.parents[6]),
-            "ANSIBLE_HOME": str(self.directory / "home"),
-            "ANSIBLE_NOCOLOR": "1",
-            "ANSIBLE_PIPELINING": "1",
         }
         file = self.directory / "play.yml"
         play = {"hosts": "localhost", "gather_facts": False, "vars": variables, "tasks": tasks}
         file.write_text(json.dumps([play]), encoding="utf-8")
-        done = subprocess.run(
-            [str(PLAYBOOK), *options, str(file)],
-            env=environment,
-            cwd=self.directory,
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
-        assert done.returncode == returns, done.stdout + done.stderr
+        done = Launch(file, "localhost,", self.directory / "home", options).run(cwd=self.directory)
+        assert done.returncode == returns, done.stdout
         recap = done.stdout.rstrip().splitlines()[-1].partition(":")[2]
         return {
             "output": done.stdout,

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: graceful.azure contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A host for the tests of the engine: a metadata service that answers from a list of events, and kinds that are fake."""
+"""A host for the tests of the engine: a metadata service that answers from a list of events, and fake kinds."""
 
 from __future__ import annotations
 
@@ -85,8 +85,19 @@ class Machine:
         self.out: set[str] = set()
         self.happened: list[str] = []
         # What to do before an action such as "do app": fail, be killed, lose the claim.
-        self.before: dict[str, t.Callable[[], None]] = {}
-        self.after: dict[str, t.Callable[[], None]] = {}
+        self.before: dict[str, t.Callable[[], object]] = {}
+        self.after: dict[str, t.Callable[[], object]] = {}
+
+    def put_out(self, name: str) -> bool:
+        """Whether that was a change."""
+        was_in = name not in self.out
+        self.out.add(name)
+        return was_in
+
+    def put_in(self, name: str) -> bool:
+        was_out = name in self.out
+        self.out.discard(name)
+        return was_out
 
     def act(self, what: str, name: str, change: t.Callable[[], bool]) -> None:
         self.before.get(f"{what} {name}", lambda: None)()
@@ -162,28 +173,18 @@ def kinds_of(machine: Machine) -> t.Callable[[str], type[Kind]]:
     """Loads fake kinds that act on the machine."""
 
     class App(Kind):
-        def _put_out(self) -> bool:
-            was_in = self.given["what"] not in machine.out
-            machine.out.add(self.given["what"])
-            return was_in
-
-        def _put_in(self) -> bool:
-            was_out = self.given["what"] in machine.out
-            machine.out.discard(self.given["what"])
-            return was_out
-
         def look(self) -> Look:
             machine.before.get(f"look {self.given['what']}", lambda: None)()
             out = self.given["what"] in machine.out
             return Look(out, "out" if out else "in", {"in_service": not out})
 
         def do(self) -> Done:
-            machine.act("do", self.given["what"], self._put_out)
+            machine.act("do", self.given["what"], lambda: machine.put_out(self.given["what"]))
             return Done("out", {})
 
         def undo(self, noted: Noted) -> str:
             assert noted.before["in_service"], "what was out before is not put back"
-            machine.act("undo", self.given["what"], self._put_in)
+            machine.act("undo", self.given["what"], lambda: machine.put_in(self.given["what"]))
             return "in"
 
     class Traffic(App):

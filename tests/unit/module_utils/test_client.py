@@ -325,6 +325,14 @@ class TestVersions:
             asked.read()
         assert self.asked_for(transport) == [NEWEST]
 
+    @pytest.mark.parametrize(("known", "first"), [(DEFAULT, DEFAULT), (None, NEWEST), ("2099-01-01", NEWEST)])
+    def test_what_was_found_before_is_tried_first(self, known: str | None, first: str) -> None:
+        asked, transport = service(reply(404), reply(404), events(), api_version="auto")
+        asked.begin_with(known)
+        asked.read()
+        assert self.asked_for(transport)[0] == first
+        assert asked.api_version == VERSIONS[VERSIONS.index(first) + 2]
+
     def test_where_no_version_is_taken_it_says_so(self) -> None:
         asked, transport = service(reply(404), api_version="auto")
         with pytest.raises(Refused, match=rf"none of the API versions from {NEWEST} to {OLDEST}.*404.*Check endpoint"):

@@ -70,6 +70,31 @@ def test_a_look_tells_the_document_the_name_and_the_record_and_writes_nothing(wo
     assert not world.directory.exists()
 
 
+def test_a_look_that_probes_the_record_makes_its_directory_and_keeps_nothing_else(world: World) -> None:
+    world.azure.announce()
+    assert world.call("look", probe_record=True)["state"] == "looked"
+    assert [path.name for path in world.directory.iterdir()] == [".lock"]
+    assert world.record() is None
+
+
+def test_a_look_that_probes_in_vain_says_why_and_reads_the_document_all_the_same(world: World) -> None:
+    world.azure.announce()
+    world.directory.write_text("not a directory")
+    answer = world.engine("look", probe_record=True).carry_out()
+    assert answer["report"]["state"] == "failed"
+    assert "is not a directory. Move it away, or set another graceful_record_dir." in answer["report"]["message"]
+    assert [event["event_id"] for event in answer["observation"]["events"]] == ["A"]
+
+
+def test_a_probe_leaves_a_record_as_it_is(world: World) -> None:
+    event = world.azure.announce()
+    world.call("ready", event)
+    before = (world.directory / "record.json").read_bytes()
+    world.call("look", probe_record=True)
+    assert (world.directory / "record.json").read_bytes() == before
+    assert not (world.directory / ".draft").exists()
+
+
 def test_a_look_that_waits_ends_with_the_first_change(world: World) -> None:
     world.azure.announce()
     known = world.engine("look").carry_out()["observation"]["document"]
@@ -397,6 +422,9 @@ def test_what_changed_in_the_moment_before_the_request_stops_it(world: World) ->
         (lambda world: world.azure.end(), "gone"),
         (lambda world: world.azure.announce(resources=("web_0", "db_0")), "unexpected"),
         (lambda world: world.azure.announce(EventType="Redeploy"), "unexpected"),
+        (lambda world: world.azure.announce(status="sTARTED"), "started"),
+        (lambda world: world.azure.announce(status="Paused"), "unexpected"),
+        (lambda world: world.azure.announce(status=""), "unexpected"),
     ],
 )
 def test_an_event_that_is_not_any_more_what_the_hosts_are_ready_for_is_not_approved(
@@ -463,6 +491,15 @@ def test_a_request_that_is_refused_is_a_failure_that_does_not_keep_others_waitin
     assert world.entry()["approval"]["status"] == "failed"
 
 
+def test_a_refusal_is_final_also_if_nothing_can_be_read_after_it(world: World) -> None:
+    event = world.azure.announce()
+    world.call("ready", event)
+    world.azure.refuses = reply(400, {"error": "no"})
+    world.azure.before_post = lambda: setattr(world.azure, "unreadable", no_answer())
+    report = world.call("approve", event)
+    assert (report["state"], report["final"]) == ("failed", True)
+
+
 def test_an_approval_of_a_service_that_cannot_be_read_posts_nothing(world: World) -> None:
     event = world.azure.announce()
     world.call("ready", event)
@@ -507,6 +544,19 @@ def test_an_empty_document_for_a_second_is_not_gone(world: World) -> None:
     at_read(world, 3, lambda: world.azure.events.update(A=wire))
     assert world.call("put_back", event, wait=10)["state"] == "waiting"
     assert world.entry()["gone"] is None
+    assert world.machine.out == {"app"}
+
+
+def test_a_second_empty_document_long_after_the_first_is_not_gone_either(world: World) -> None:
+    event = world.azure.announce()
+    world.call("ready", event)
+    for _blip in range(3):
+        wire = world.azure.events.pop("A")
+        assert world.call("put_back", event)["state"] == "waiting"
+        world.azure.events["A"] = wire
+        # It stands again, so the host gets ready again.
+        assert world.call("ready", event)["state"] == "ready"
+        jump(world, 60)
     assert world.machine.out == {"app"}
 
 
@@ -568,6 +618,34 @@ def test_a_host_is_not_put_back_while_another_event_that_concerns_it_has_started
     assert world.call("put_back", event, wait=10)["state"] == "waiting"
     world.azure.end("B")
     assert world.call("put_back", event, wait=10)["state"] == "put_back"
+
+
+def test_a_host_is_put_back_for_an_event_that_has_lapsed_and_stands(world: World) -> None:
+    event = world.azure.announce()
+    world.steps = [step("app")]
+    world.call("ready", event)
+    report = world.call("put_back", event, wait=10, lapsed=["a"])
+    assert (report["state"], list(report["closed"]["events"])) == ("put_back", ["a"])
+    assert world.machine.happened == ["do app", "undo app"]
+    assert world.entry()["lapsed"]
+    # What only has to be remembered keeps no host drained.
+    other = world.azure.announce("B")
+    assert world.call("ready", other)["state"] == "ready"
+    world.azure.end("B")
+    assert world.call("put_back", other, wait=10)["state"] == "put_back"
+    assert world.machine.happened == ["do app", "undo app"] * 2
+    world.azure.end()
+    assert world.call("put_back", event, wait=10)["state"] == "put_back"
+    assert world.record() is None
+
+
+def test_an_event_that_has_lapsed_is_waited_for_once_it_has_started(world: World) -> None:
+    event = world.azure.announce()
+    world.steps = [step("app")]
+    world.call("ready", event)
+    world.azure.start()
+    assert world.call("put_back", event, wait=10, lapsed=["a"])["state"] == "waiting"
+    assert world.machine.happened == ["do app"]
 
 
 # Two events on one host

@@ -57,7 +57,7 @@ def test_both_folders_have_kinds() -> None:
 def test_the_loader_knows_exactly_the_files(folder: str) -> None:
     loader = FOLDERS[folder][0]
     assert sorted(loader.NAMES) == [name for where, name in FILES.values() if where == folder]
-    with pytest.raises(EventsError, match=r"no kind 'no\\'thing'.* Kinds are: "):
+    with pytest.raises(EventsError, match=r'no kind "no.thing".* Kinds are: '):
         loader.load("no'thing")
 
 
@@ -74,6 +74,14 @@ def test_a_host_compiles_only_the_kind_that_it_needs(folder: str) -> None:
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert told.splitlines()[0] == name
     assert not told.splitlines()[1:] or not told.splitlines()[1], "nothing of Ansible is imported"
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_it_has_a_test_of_its_own(name: str) -> None:
+    folder, kind = FILES[name]
+    test = ROOT / "tests" / "unit" / "module_utils" / folder / f"test_{kind}.py"
+    assert test.is_file()
+    assert "\ndef test_" in test.read_text(encoding="utf-8")
 
 
 def test_it_says_in_a_sentence_what_it_does(kind: type[Kind]) -> None:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 import typing as t
 from pathlib import Path
 
@@ -171,7 +172,7 @@ def test_failed_steps_are_tried_again_after_ten_twenty_forty_and_then_every_sixt
     for _pass in range(60):
         assert world.call("ready", event, wait=5, known="x" if _pass % 2 else "")["state"] == "failed"
         jump(world, 1)
-    pauses = [round(later - sooner) for sooner, later in zip(tries, tries[1:], strict=False)]
+    pauses = [round(later - sooner) for sooner, later in itertools.pairwise(tries)]
     assert pauses[:5] == sorted(pauses[:5])
     for pause, least in zip(pauses, (10, 20, 40, 60, 60), strict=False):
         assert least <= pause <= least + 6
@@ -540,6 +541,20 @@ def test_secrets_reach_the_step_and_never_the_record(world: World, monkeypatch: 
     assert given
     assert files
     assert not [text for text in files if "hunter" in text]
+
+
+def test_a_step_whose_url_has_secrets_that_nobody_tells_any_more_says_so_instead_of_acting(world: World) -> None:
+    event = world.azure.announce()
+    world.steps = [{**step("app"), "options": {"what": "http://127.0.0.1/out?…"}}]
+    secrets = {"drain/app": {"what": "http://127.0.0.1/out?token=hunter2"}}
+    assert world.call("ready", event, secrets=secrets)["state"] == "ready"
+    assert "hunter2" not in str(world.record())
+    world.steps = []
+    report = put_back(world, event)
+    assert report["state"] == "failed"
+    assert "what has a URL whose secret part is never noted" in report["message"]
+    assert world.machine.happened == ["do http://127.0.0.1/out?token=hunter2"]
+    assert put_back(world, event, secrets=secrets)["state"] == "put_back"
 
 
 # Cut off anywhere, and called again

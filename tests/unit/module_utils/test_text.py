@@ -55,12 +55,29 @@ def test_data_that_is_nested_too_deeply_becomes_text() -> None:
         ("http://host/path?token=abc&b=1", "http://host/path?…"),
         ("https://u@host:1/?x, then more", "https://…@host:1/?… then more"),
         ("GET http://a/?x and http://b:c@d/", "GET http://a/?… and http://…@d/"),
+        ("http://user:p@ss@host/path", "http://…@host/path"),
+        ("http://user:pa/s?s#word@host/?x", "http://…@host/?…"),
+        ("http://host:8080/at/me@example.com", "http://host:8080/at/me@example.com"),
         ("no url, me@example.com?", "no url, me@example.com?"),
         ("http://host/path", "http://host/path"),
     ],
 )
 def test_a_url_does_not_show_its_secrets(given: str, shown: str) -> None:
     assert text.masked(given) == shown
+    assert text.clean(given) == shown, "no message has them"
+    assert text.is_masked({"urls": [shown]}) == (given != shown)
+
+
+def test_a_control_character_does_not_hide_a_secret() -> None:
+    assert "word" not in text.clean("http://user:pass\x00word@host/?token=\x1bword")
+
+
+def test_options_are_masked_through_and_through() -> None:
+    given = {"argv": ["curl", "http://u:p@h/?t=1"], "more": {"url": "http://h/?t=1"}, "port": 80}
+    shown = {"argv": ["curl", "http://…@h/?…"], "more": {"url": "http://h/?…"}, "port": 80}
+    assert text.masked_all(given) == shown
+    assert text.is_masked(shown)
+    assert not text.is_masked(given)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +95,8 @@ def test_names_are_listed(names: list[str], shown: str) -> None:
 
 
 def test_quoted_text_cannot_end_its_quotes() -> None:
-    assert text.quoted("it's") == r"'it\'s'"
+    assert text.quoted("it's") == '"it\'s"'
+    assert text.quoted("""it's "so" ', x""") == """\"it's 'so' ', x\""""
     assert text.quoted_list(["a", "b", "c"], 2) == "'a', 'b' and 1 more"
 
 

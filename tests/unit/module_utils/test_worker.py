@@ -1,14 +1,16 @@
 # SPDX-FileCopyrightText: graceful.azure contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Work that outlives the call that began it: looked in on, stopped, killed. With real processes, each of which is ended."""
+"""Work that outlives the call that began it: looked in on, stopped, killed. With real processes; all of them end."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import select
 import signal
+import subprocess
 import time
 import typing as t
 from pathlib import Path
@@ -31,12 +33,13 @@ class Gate:
     def __init__(self, directory: Path) -> None:
         self.log, self.open = directory / "log", directory / "open"
 
-    def __call__(self) -> None:
+    def __call__(self) -> Json:
         self._write("begun")
         end = time.monotonic() + 30
         while not self.open.exists() and time.monotonic() < end:
             time.sleep(0.02)
         self._write("ended")
+        return {}
 
     def _write(self, line: str) -> None:
         with self.log.open("a") as file:
@@ -130,7 +133,7 @@ def test_work_goes_on_beside_its_caller_and_leaves_its_result(worker: Worker, ga
 
 
 def test_there_is_one_worker_at_a_time(worker: Worker, gate: Gate) -> None:
-    worker.start(OWNER, lambda _progress: {"gate": gate()})
+    worker.start(OWNER, lambda _progress: gate())
     with pytest.raises(EventsError, match="Another process"):
         worker.start(OWNER, lambda _progress: {})
     gate.let_go()
@@ -139,7 +142,7 @@ def test_there_is_one_worker_at_a_time(worker: Worker, gate: Gate) -> None:
 
 def test_a_worker_holds_nothing_open_that_its_caller_waits_for(worker: Worker, gate: Gate) -> None:
     reader, writer = os.pipe()
-    worker.start(OWNER, lambda _progress: {"gate": gate()})
+    worker.start(OWNER, lambda _progress: gate())
     os.close(writer)
     wait_for(lambda: gate.lines)
     ready, _, _ = select.select([reader], [], [], 5)
@@ -200,6 +203,40 @@ def test_a_worker_that_is_stopped_unwinds_and_ends_what_it_has_started(
     wait_for(lambda: gate.lines)
     worker.stop()
     assert (tmp_path / "unwound").exists()
+
+
+@pytest.mark.parametrize("fate", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "suspended"])
+@pytest.mark.parametrize("by", ["stop", "start"])
+def test_a_program_does_not_outlive_its_worker_when_the_next_one_begins(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, fate: signal.Signals, by: str
+) -> None:
+    monkeypatch.setattr(_worker, "GRACE", 1.0)
+    begun, acted = tmp_path / "begun", tmp_path / "acted"
+    go_on = tmp_path / "go-on"
+    program = ["sh", "-c", f"touch {begun}; while [ ! -e {go_on} ]; do sleep 0.1; done; touch {acted}"]
+    worker.start(OWNER, lambda _progress: {"code": worker.runner(program, 30).code})
+    wait_for(begun.exists)
+    os.kill(worker.state()["pid"], fate)
+    if by == "stop" or fate == signal.SIGSTOP:
+        worker.stop()
+    else:
+        wait_for(lambda: worker.running() is None)
+        worker.start(OWNER, lambda _progress: {})
+        assert worker.wait(10)
+    go_on.touch()
+    time.sleep(1)
+    assert not acted.exists()
+
+
+def test_a_process_that_has_the_number_of_a_former_program_by_now_is_left_alone(worker: Worker, tmp_path: Path) -> None:
+    with subprocess.Popen(["sleep", "30"], start_new_session=True) as other:
+        noted = {"group": other.pid, "began": "another boot 1"}
+        (tmp_path / _worker.PROGRAM).write_text(json.dumps(noted))
+        worker.start(OWNER, lambda _progress: {})
+        assert worker.wait(10)
+        assert other.poll() is None
+        other.kill()
+    assert not (tmp_path / _worker.PROGRAM).exists()
 
 
 @pytest.mark.parametrize("content", ["", "{", "[1]", "null", '"x"'])

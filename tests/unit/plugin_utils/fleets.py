@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.graceful.azure.plugins.module_utils._document import EVENT_FIELDS
 from ansible_collections.graceful.azure.plugins.plugin_utils._plan import plan
 
 NOW = "2026-09-19T18:00:00Z"
@@ -15,6 +16,7 @@ IN_15_MINUTES = "2026-09-19T18:15:00Z"
 
 def event(event_id: str = "E1", *resources: str, **fields: t.Any) -> dict[str, t.Any]:
     return {
+        **dict.fromkeys(EVENT_FIELDS),
         "event_id": event_id,
         "event_type": "Reboot",
         "event_status": "Scheduled",
@@ -24,8 +26,6 @@ def event(event_id: str = "E1", *resources: str, **fields: t.Any) -> dict[str, t
         "seconds_left": 900,
         "description": "",
         "event_source": "Platform",
-        "duration_seconds": None,
-        "affects_me": None,
         "leader": resources[0] if resources else None,
         **fields,
     }

@@ -9,6 +9,7 @@ Each host has a clock of its own, so that hosts work at the same time; a pass en
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import typing as t
 from datetime import datetime, timedelta, timezone
@@ -86,7 +87,7 @@ class Event:
         self.resources = list(resources)
         self.type: str = more.get("type", "Reboot")
         self.noticed: float = world.now + more.get("after", 0)
-        self.not_before = self.noticed + notice
+        self.not_before: float = self.noticed + notice
         self.lasts: float = more.get("lasts", 30)
         # How long Azure takes to act on an approval.
         self.delay: float = more.get("delay", 5)
@@ -174,7 +175,7 @@ class SimulatedHost:
         service = Service(fake_service.client(ScriptedTransport(self._answer), retries=0), "2020-07-01")
         service.client.clock = self.clock
         for name, seconds in self.takes.items():
-            self.machine.after[f"do {name}"] = lambda seconds=seconds: self.clock.sleep(seconds)
+            self.machine.after[f"do {name}"] = functools.partial(self.clock.sleep, seconds)
         with pytest.MonkeyPatch.context() as patch:
             loaders = {"drain": self.load, "checkpoint": self.load}
             patch.setattr("ansible_collections.graceful.azure.plugins.module_utils._steps.LOADERS", loaders)
@@ -363,6 +364,7 @@ class Player:
             wanted = order["order"] == "put_back" or order["drain"]
             more.update(steps=host.steps if wanted else [], checkpoint=host.checkpoint if wanted else [])
             more.update(seconds=order["seconds"], undo_on_failure=bool(host.settings.get("undo_on_failure")))
+            more["lapsed"] = order.get("lapsed") or []
             taken = self.run["controller_steps"].get(host.name)
             if taken and taken["mode"] != "look" and self.run["next"] == "controller_steps.yml":
                 more["controller_step"] = self._take_step(host, taken)
@@ -370,9 +372,9 @@ class Player:
 
     def _take_step(self, host: SimulatedHost, taken: Json) -> Json:
         if taken["mode"] == "do":
-            host.machine.act("do", taken["name"], lambda: host.machine.out.add(taken["name"]) is None)
+            host.machine.act("do", taken["name"], lambda: host.machine.put_out(taken["name"]))
         elif taken["mode"] == "undo":
-            host.machine.act("undo", taken["name"], lambda: host.machine.out.discard(taken["name"]) is None)
+            host.machine.act("undo", taken["name"], lambda: host.machine.put_in(taken["name"]))
         keys = ("phase", "name", "kind", "mode")
         return {**{key: taken[key] for key in keys}, "ok": True, "message": "done"}
 

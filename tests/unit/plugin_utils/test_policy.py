@@ -27,6 +27,7 @@ def facts(**fields: t.Any) -> Facts:
         ("Redeploy", 5, "drain_and_approve", "reboot or move"),
         ("Terminate", None, "drain_and_approve", "deletion"),
         ("Preempt", None, "drain", "eviction"),
+        ("SpotRebalanceRecommendation", None, "notify", "eviction is likely"),
         ("Unknown", None, "notify", "anything else"),
         ("Hibernate", 3, "notify", "anything else"),
     ],
@@ -34,6 +35,27 @@ def facts(**fields: t.Any) -> Facts:
 def test_the_default_policy(event_type: str, duration: int | None, action: str, rule: str) -> None:
     decision = decide(validate_policy(None), facts(event_type=event_type, duration=duration))
     assert (decision.action, decision.rule) == (action, rule)
+
+
+@pytest.mark.parametrize(
+    ("more", "urgent"),
+    [
+        ({"notice": 86400}, True),
+        ({"notice": 86399}, False),
+        ({"notice": 604800, "event_source": "User"}, False),
+        ({"notice": 604800, "event_type": "Reboot"}, False),
+    ],
+)
+def test_hardware_that_is_expected_to_fail_is_left_early_whatever_the_window(more: t.Any, urgent: bool) -> None:
+    decision = decide(validate_policy(None), facts(**{"event_type": "Redeploy", **more}))
+    assert (decision.action, decision.urgent) == ("drain_and_approve", urgent)
+
+
+@pytest.mark.parametrize("action", ["drain_and_approve", "approve", "notify", "ignore"])
+def test_only_a_drain_that_nobody_approves_may_expire(action: str) -> None:
+    with pytest.raises(WrongSetting, match="Rule 1 of the policy: expires_after goes with the action drain only"):
+        validate_policy([{"action": action, "expires_after": 600}])
+    assert validate_policy([{"action": "drain", "expires_after": 600}])[0].decision.expires_after == 600
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,14 @@
 
 from __future__ import annotations
 
+import itertools
 import typing as t
 from pathlib import Path
 
 import pytest
-from ansible_collections.graceful.azure.plugins.plugin_utils._reconcile import MOST_JOININGS
+from ansible_collections.graceful.azure.plugins.plugin_utils._recap import last_occasions
+from ansible_collections.graceful.azure.plugins.plugin_utils._reconcile import MOST_JOININGS, Seen, advance
+from ansible_collections.graceful.azure.tests.unit.module_utils.engine_world import step
 from ansible_collections.graceful.azure.tests.unit.plugin_utils.simulation import Player, World
 
 Json = dict[str, t.Any]
@@ -77,6 +80,40 @@ def test_a_run_that_waits_takes_up_what_is_announced_later(world: World) -> None
     assert orders_of(player, "web2") == ["look", "ready", "put_back"]
 
 
+def test_an_event_that_needs_nothing_does_not_end_the_wait_for_the_rest_of_the_fleet(world: World) -> None:
+    world.add("web1", "web2", "web3")
+    world.hosts["web3"].settings["window"] = {"start": "22:00", "end": "23:00"}
+    world.announce("E1", "web1", type="SomethingNew", notice=3600)
+    world.announce("E2", "web3", notice=8 * 3600)
+    world.announce("E3", "web2", after=65)
+    player = Player(world, wait=300)
+    report = player.play()
+    assert [outcome(report, event_id) for event_id in ("E1", "E2", "E3")] == ["notified", "deferred", "completed"]
+    assert report["result"] == "done"
+
+
+def test_a_run_that_waits_wakes_when_the_time_of_a_deferred_event_comes_also_after_other_work(world: World) -> None:
+    world.add("web1", "web2")
+    world.hosts["web1"].settings["window"] = {"start": "18:10", "end": "20:00"}
+    opens = world.now + 600
+    deferred = world.announce("E1", "web1", notice=3 * 3600)
+    world.announce("E2", "web2")
+    report = Player(world, wait=900).play()
+    assert (outcome(report), outcome(report, "E2")) == ("completed", "completed")
+    assert opens <= deferred.posts[0][0] < opens + 60
+
+
+def test_a_run_that_has_worked_does_not_wait_for_a_time_that_comes_after_its_own(world: World) -> None:
+    world.add("web1", "web2")
+    world.hosts["web1"].settings["window"] = {"start": "19:00", "end": "20:00"}
+    world.announce("E1", "web1", notice=3 * 3600)
+    world.announce("E2", "web2")
+    begin = world.now
+    report = Player(world, wait=900).play()
+    assert (outcome(report), outcome(report, "E2")) == ("deferred", "completed")
+    assert world.now - begin < 600
+
+
 def test_a_run_that_waits_in_vain_ends_with_its_time(world: World) -> None:
     world.add("web1")
     begin = world.now
@@ -103,6 +140,27 @@ def test_an_event_that_is_cancelled_is_put_back_and_never_approved(world: World)
     assert event.posts == []
     assert world.drained() == []
     assert results(report)["web1"] == "restored"
+
+
+@pytest.mark.parametrize("hidden", [(10, 11), (10, 14), (10, 60)])
+@pytest.mark.parametrize("approves", [True, False])
+def test_an_event_that_the_document_does_not_show_for_a_while_is_drained_for_again(
+    world: World, hidden: tuple[float, float], approves: bool
+) -> None:
+    host, _other = world.add("web1", "web2")
+    begin = world.now
+    host.sees = lambda event: event.event_id != "E1" or not hidden[0] <= host.clock.now - begin < hidden[1]
+    world.hosts["web2"].sees = lambda event: event.event_id != "E1"
+    if not approves:
+        host.settings["policy"] = [{"name": "only drain", "event_type": "Reboot", "action": "drain"}]
+    # The other event keeps the run going.
+    event, _lasting = world.announce("E1", "web1", notice=200, delay=120), world.announce("E2", "web2", lasts=400)
+    player = Player(world)
+    player.play_until(lambda: event.has_started(world.now))
+    assert host.is_drained, player.lines
+    assert len(event.posts) == approves
+    assert player.play()["result"] == "done", player.lines
+    assert world.drained() == []
 
 
 def test_an_event_that_appears_during_a_run_is_taken_up_by_it(world: World) -> None:
@@ -151,6 +209,20 @@ def test_a_preempt_is_drained_and_left_to_azure(world: World) -> None:
     assert event.posts == []
 
 
+def test_a_preempt_uses_its_whole_notice(world: World) -> None:
+    """Nothing is kept back for an approval, and what is saved late is saved as long as Azure has not acted."""
+    from ansible_collections.graceful.azure.tests.unit.module_utils.engine_world import step
+
+    (web1,) = world.add("web1")
+    web1.checkpoint = [step("data", "save")]
+    web1.takes = {"app": 17, "data": 10}
+    event = world.announce("E1", "web1", type="Preempt", notice=30)
+    web1.away = lambda now: now >= event.not_before
+    report = Player(world).play()
+    assert (outcome(report), results(report)) == ("drained", {"web1": "gone"})
+    assert web1.machine.happened == ["do app", "do data"]
+
+
 def test_a_preempt_whose_drain_failed_is_a_failure(world: World) -> None:
     (web1,) = world.add("web1")
     web1.machine.fail("do app")
@@ -159,6 +231,111 @@ def test_a_preempt_whose_drain_failed_is_a_failure(world: World) -> None:
     report = Player(world).play()
     assert (report["result"], outcome(report)) == ("failed", "failed")
     assert "do app does not work" in holds(report)
+
+
+def test_a_deletion_that_waits_for_another_says_so(world: World) -> None:
+    world.add("web1", "web2")
+    world.hosts["web2"].machine.fail("do app")
+    world.announce("E1", "web1", type="Terminate", delay=10_000)
+    world.announce("E2", "web2", type="Terminate", delay=10_000)
+    player = Player(world)
+    player.play_until(lambda: bool(player.approved))
+    player.one_pass()
+    assert any(
+        "approved by web1" in line and "Azure starts it when 'E2' is approved, too" in line for line in player.lines
+    )
+
+
+@pytest.mark.parametrize("kind", ["Reboot", "Redeploy"])
+def test_hardware_that_has_failed_is_told_although_nothing_can_be_done(world: World, kind: str) -> None:
+    (web1,) = world.add("web1")
+    world.announce("E1", "web1", type=kind, notice=0, lasts=600)
+    # The host is up again, and the event stands for a while.
+    world.now += 400
+    player = Player(world, webhooks=True)
+    report = player.play()
+    assert (report["result"], outcome(report)) == ("nothing", "started")
+    assert player.run["tell"] == ["noticed"]
+    assert report["events"][0]["reason"] == f"{kind} of web1 has started: wait until it is over."
+    assert web1.machine.happened == []
+
+
+# What is drained for a while only
+
+RECOMMENDED = "SpotRebalanceRecommendation"
+FOR_TEN_MINUTES = [
+    {"event_type": RECOMMENDED, "action": "drain", "expires_after": 600},
+    {"event_type": "Preempt", "action": "drain"},
+    {"action": "drain_and_approve"},
+]
+
+
+def test_a_host_is_put_back_if_nothing_follows_a_recommendation_in_time_and_not_drained_for_it_again(
+    world: World,
+) -> None:
+    (web1,) = world.add("web1", policy=FOR_TEN_MINUTES)
+    world.announce("E1", "web1", type=RECOMMENDED, notice=3600)
+    begin = world.now
+    report = Player(world).play()
+    assert (report["result"], outcome(report), results(report)) == ("done", "drained", {"web1": "restored"})
+    assert report["events"][0]["message"] == (
+        f"drained: {RECOMMENDED} of web1, put back because nothing followed within 10 min."
+    )
+    assert 600 <= world.now - begin < 660
+    assert web1.machine.happened == ["do app", "undo app"]
+    world.now += 60
+    second = Player(world, "run-2").play()
+    assert (second["result"], outcome(second)) == ("nothing", "notified")
+    assert "nothing has followed within 10 min" in second["events"][0]["message"]
+    # When it is gone, nothing is left of it.
+    world.now = begin + 4000
+    assert Player(world, "run-3").play()["result"] == "done"
+    assert web1.record is None
+    assert web1.machine.happened == ["do app", "undo app"]
+
+
+def test_a_host_whose_recommendation_is_taken_back_is_put_back_at_once(world: World) -> None:
+    (web1,) = world.add("web1", policy=FOR_TEN_MINUTES)
+    event = world.announce("E1", "web1", type=RECOMMENDED, notice=3600)
+    event.cancelled = world.now + 100
+    begin = world.now
+    report = Player(world).play()
+    assert results(report) == {"web1": "restored"}
+    assert world.now - begin < 150
+    assert web1.record is None
+
+
+def test_a_host_stays_drained_if_an_eviction_follows_the_recommendation(world: World) -> None:
+    (web1,) = world.add("web1", policy=FOR_TEN_MINUTES)
+    world.announce("E1", "web1", type=RECOMMENDED, notice=3600)
+    eviction = world.announce("E2", "web1", type="Preempt", notice=60, after=580)
+    web1.away = lambda now: now >= eviction.not_before
+    report = Player(world).play()
+    assert web1.machine.happened == ["do app"]
+    assert (outcome(report, "E2"), results(report)) == ("drained", {"web1": "gone"})
+
+
+def test_a_run_that_follows_another_counts_the_time_from_the_first_drain(world: World) -> None:
+    (web1,) = world.add("web1", policy=FOR_TEN_MINUTES)
+    world.announce("E1", "web1", type=RECOMMENDED, notice=3600)
+    killed = Player(world)
+    killed.play_until(lambda: web1.machine.happened == ["do app"])
+    begin = world.now
+    world.now += 400
+    Player(world, "run-2").play()
+    assert web1.machine.happened == ["do app", "undo app"]
+    assert 590 <= world.now - begin < 660
+
+
+def test_what_has_lapsed_does_not_keep_a_host_drained_that_another_event_has_gone_by(world: World) -> None:
+    (web1,) = world.add("web1", policy=FOR_TEN_MINUTES)
+    world.announce("E1", "web1", type=RECOMMENDED, notice=7200)
+    Player(world).play()
+    world.announce("E2", "web1", notice=600)
+    world.now += 30
+    report = Player(world, "run-2").play()
+    assert outcome(report, "E2") == "completed"
+    assert web1.machine.happened == ["do app", "undo app"] * 2
 
 
 # Held
@@ -194,6 +371,23 @@ def test_a_name_that_nobody_knows_holds_the_event(world: World, name: str, word:
     assert event.posts == []
 
 
+def test_an_event_of_strangers_only_is_held(world: World) -> None:
+    world.add("web1")
+    event = world.announce("E1", "vm-stranger")
+    report = Player(world).play()
+    assert (report["result"], outcome(report), event.posts) == ("held", "held", [])
+    assert "no inventory host has the Azure name" in holds(report)
+
+
+def test_an_event_that_one_host_does_not_let_be_approved_is_held(world: World) -> None:
+    world.add("web1")
+    world.add("web2", policy=[{"action": "drain"}])
+    event = world.announce("E1", "web1", "web2")
+    report = Player(world).play()
+    assert (report["result"], outcome(report), event.posts) == ("held", "held", [])
+    assert "the policy of web2 says drain" in holds(report)
+
+
 def test_a_host_outside_the_run_holds_the_event(world: World) -> None:
     world.add("web1", "web2")
     event = world.announce("E1", "web1", "web2")
@@ -202,6 +396,41 @@ def test_a_host_outside_the_run_holds_the_event(world: World) -> None:
     report = player.play()
     assert "outside this run" in holds(report)
     assert event.posts == []
+
+
+@pytest.mark.parametrize(
+    ("targeted", "word"), [(["web1"], "web2 is outside this run"), (None, "web2 cannot be reached")]
+)
+def test_a_host_whose_azure_name_an_earlier_run_learnt_is_called_by_its_name(
+    world: World, targeted: list[str] | None, word: str
+) -> None:
+    world.add("web1", "web2")
+    world.hosts["web2"].away = lambda _now: True
+    event = world.announce("E1", "web1", "web2")
+    player = Player(world, targeted=targeted)
+    player.run["learnt"] = {"web2": "VM-web2"}
+    report = player.play()
+    assert word in holds(report)
+    assert "no inventory host" not in holds(report)
+    assert event.posts == []
+
+
+def test_a_name_that_another_host_has_now_is_not_that_of_the_host_that_once_told_it(world: World) -> None:
+    world.add("web1", "old")
+    world.hosts["old"].away = lambda _now: True
+    event = world.announce("E1", "web1")
+    player = Player(world)
+    player.run["learnt"] = {"old": "vm-web1"}
+    assert outcome(player.play()) == "completed"
+    assert len(event.posts) == 1
+
+
+def test_who_could_not_be_asked_for_its_name_is_said_beside_a_name_that_nobody_has(world: World) -> None:
+    world.add("web1", "web2")
+    world.hosts["web2"].away = lambda _now: True
+    world.announce("E1", "web1", "web2")
+    said = holds(Player(world).play())
+    assert "no inventory host has the Azure name 'vm-web2'; web2 could not be asked what Azure calls it" in said
 
 
 def test_a_host_that_does_not_see_the_event_holds_it(world: World) -> None:
@@ -320,7 +549,8 @@ def test_an_approver_that_fails_is_followed_by_the_next_one(world: World) -> Non
     player = Player(world)
     player.play_until(lambda: bool(player.run["approve"]))
     # It cannot be reached in the very moment.
-    world.hosts["web1"].away = lambda now, until=world.now + 1: now < until
+    until = world.now + 1
+    world.hosts["web1"].away = lambda now: now < until
     player.play()
     assert [host for _id, host in player.approved][:2] == ["web1", "web2"]
     assert [host for _at, host in event.posts] == ["web2"]
@@ -398,6 +628,33 @@ def test_a_host_that_is_not_ready_any_more_when_the_person_has_answered_holds_th
     assert event.posts == []
 
 
+def test_a_run_that_was_suspended_before_its_approval_verifies_all_hosts_again(world: World) -> None:
+    _web1, web2 = world.add("web1", "web2")
+    event = world.announce("E1", "web1", "web2", notice=3600)
+    player = Player(world)
+    player.play_until(lambda: bool(player.run["approve"]))
+    # Meanwhile somebody puts web2 back, and the one that approves does not know.
+    world.now += 25
+    web2.machine.out.clear()
+    player.one_pass()
+    assert event.posts == []
+    assert player.play()["result"] == "done"
+    assert len(event.posts) == 1
+
+
+def test_a_step_that_a_host_has_asked_for_long_ago_is_not_taken_before_it_is_asked_again(world: World) -> None:
+    (host,) = world.add("web1")
+    host.steps = [step("lb", "remote")]
+    world.announce("E1", "web1", notice=3600)
+    player = Player(world)
+    player.play_until(lambda: bool(player.run.get("controller_steps")))
+    told, before = player.told["web1"], player.run
+    late = {"web1": {**told, "pass": before["pass"] + 1}}
+    seen = Seen(late, world.groups, {}, player.options, told["at"] + 61)
+    assert advance(before, seen)["controller_steps"] == {}
+    assert advance(before, seen._replace(now=told["at"] + 30))["controller_steps"]["web1"]["name"] == "lb"
+
+
 def test_nobody_is_asked_about_what_is_held_anyway(world: World) -> None:
     world.add("web1", "web2", confirm=True)
     world.hosts["web2"].machine.fail("do app")
@@ -434,6 +691,46 @@ def test_a_mistake_does_not_keep_the_others_from_draining_when_there_is_no_time_
     assert outcome(report) == "held"
 
 
+def test_a_mistake_in_one_group_holds_its_events_and_lets_everything_else_go_on(world: World) -> None:
+    world.add("web1", groups=["web"])
+    (db1,) = world.add("db1", groups=["db"])
+    db1.mistakes = ["graceful_window: The window has no end"]
+    world.announce("E1", "web1")
+    reboot = world.announce("E2", "db1")
+    # What nobody drains for by default, the policy that cannot be read may have been about.
+    world.announce("E3", "db1", type="SomethingNew")
+    player = Player(world, webhooks=True)
+    told: list[str] = []
+    report = player.play(each=lambda: told.extend(player.run.get("tell") or []))
+    told += player.run["tell"]
+    assert [outcome(report, event_id) for event_id in ("E1", "E2", "E3")] == ["completed", "held", "held"]
+    assert report["result"] == "held"
+    assert "db1: graceful_window: The window has no end" in holds(report, "E3")
+    assert reboot.posts == []
+    assert db1.machine.happened == []
+    assert told.count("held") == 1
+
+
+@pytest.mark.parametrize("announced", [True, False])
+def test_check_mode_fails_if_something_is_written_wrong(world: World, announced: bool) -> None:
+    world.add("web1", "web2")
+    world.hosts["web2"].mistakes = ["graceful_polcy is set, but there is no such variable. Is graceful_policy meant?"]
+    if announced:
+        world.announce("E1", "web1")
+    report = Player(world, check_mode=True).play()
+    assert report["result"] == "failed"
+    assert "web2: graceful_polcy is set, but there is no such variable. Is graceful_policy meant?" in report["messages"]
+
+
+def test_check_mode_fails_if_the_webhooks_are_written_wrong(world: World) -> None:
+    world.add("web1")
+    player = Player(world, check_mode=True)
+    player.run["options"] = {"webhook_mistake": "graceful_webhooks[0] needs a url"}
+    report = player.play()
+    assert report["result"] == "failed"
+    assert "Nobody is told: graceful_webhooks[0] needs a url" in report["messages"]
+
+
 def test_steps_that_nobody_wrote_down_hold_the_event(world: World) -> None:
     (web1,) = world.add("web1", drain_not_set=True)
     web1.steps = []
@@ -441,6 +738,17 @@ def test_steps_that_nobody_wrote_down_hold_the_event(world: World) -> None:
     report = Player(world).play()
     assert "graceful_drain_steps is not set" in holds(report)
     assert event.posts == []
+
+
+def test_a_group_that_does_not_exist_is_said_also_where_nothing_is_announced(world: World) -> None:
+    world.add("web1", policy=[{"group": "wbe", "action": "notify"}], min_available={"wbe": 1})
+    report = Player(world).play()
+    assert report["result"] == "nothing"
+    assert report["messages"] == [
+        "Nothing is announced.",
+        "graceful_min_available names the group 'wbe', which the inventory does not have: it protects nothing.",
+        "graceful_policy names the group 'wbe', which the inventory does not have: no host matches it.",
+    ]
 
 
 # Capacity, window, batches
@@ -491,7 +799,7 @@ def test_hosts_drain_in_batches_and_the_approval_comes_after_the_last(
 
     report = Player(world, serial=serial).play(each=count)
     assert outcome(report) == "completed"
-    assert [later - sooner for sooner, later in zip(sizes, sizes[1:], strict=False)] == batches
+    assert [later - sooner for sooner, later in itertools.pairwise(sizes)] == batches
 
 
 def test_a_host_that_fails_does_not_stop_the_batches_after_it(world: World) -> None:
@@ -513,6 +821,32 @@ def test_what_is_urgent_begins_before_everything_else(world: World) -> None:
     assert player.run["orders"]["web1"]["order"] == "look"
     report = player.play()
     assert outcome(report) == "completed"
+
+
+@pytest.mark.parametrize(
+    ("left", "approves", "seconds", "urgent"),
+    [
+        (900, True, 890, False),
+        (40, True, 30, True),
+        (30, True, 23, True),
+        (8, True, 6, True),
+        (2, True, 5, True),
+        (119, True, 109, True),
+        (120, True, 110, False),
+        # Nothing is kept back for an approval that is never sent.
+        (30, False, 30, True),
+    ],
+)
+def test_a_part_of_the_notice_is_kept_for_the_approval(
+    world: World, left: int, approves: bool, seconds: float, urgent: bool
+) -> None:
+    world.add("web1", policy=[{"action": "drain_and_approve" if approves else "drain"}])
+    # The look takes half a second, and the service tells whole seconds.
+    world.announce("E1", "web1", notice=left + 0.5)
+    player = Player(world)
+    player.one_pass()
+    order = player.run["orders"]["web1"]
+    assert (order["order"], order["seconds"], order["urgent"]) == ("ready", seconds, urgent)
 
 
 def test_a_slice_is_divided_where_there_are_fewer_forks_than_hosts(world: World) -> None:
@@ -585,6 +919,21 @@ def test_what_a_dead_run_left_is_put_back_when_its_event_is_gone(world: World) -
     assert results(report) == {"web1": "restored"}
     assert report["result"] == "done"
     assert world.drained() == []
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_a_drill_does_not_put_back_what_it_did_not_announce(world: World, force: bool) -> None:
+    """Its hosts do not ask Azure, so it cannot know whether that event is over."""
+    world.add("web1", "web2")
+    claim(world, "web1", "E0", "run-9")
+    world.now += 1000
+    world.announce("E1", "web2")
+    player = Player(world, force_claim=force, drill={"announced": "2026-09-19T18:16:00Z"})
+    report = player.play()
+    assert (report["drill"], report["announced"]) == (True, "2026-09-19T18:16:00Z")
+    assert results(report)["web2"] == "restored"
+    assert "put_back" not in orders_of(player, "web1")
+    assert world.drained() == ["web1"]
 
 
 def test_what_a_live_run_has_not_put_back_yet_is_told_and_left_alone(world: World) -> None:
@@ -669,6 +1018,71 @@ def test_a_run_that_hosts_joined_too_often_leaves_the_event_to_another(world: Wo
     assert world.drained() == []
 
 
+# Webhooks
+
+
+def told_by(player: Player) -> list[str]:
+    """What a whole run hands to the webhooks, in order; whether an event is news to them is decided there."""
+    told: list[str] = []
+    report = player.play(each=lambda: told.extend(player.run.get("tell") or []))
+    return [*told, *player.run["tell"], *last_occasions(report)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [
+        ("Reboot", ["noticed", "approved", "restored", "finished"]),
+        ("Preempt", ["noticed", "restored", "finished"]),
+        # Nothing is done about these.
+        ("Freeze", ["noticed"]),
+        ("SpotRebalanceRecommendation", ["noticed"]),
+        ("SomethingNew", ["noticed"]),
+    ],
+)
+def test_who_is_told_what(world: World, kind: str, told: list[str]) -> None:
+    world.add("web1")
+    event = world.announce("E1", "web1", type=kind)
+    wire = event.wire
+    event.wire = lambda now: {**wire(now), "DurationInSeconds": 5}  # type: ignore[method-assign]
+    assert told_by(Player(world, webhooks=True)) == told
+
+
+def test_a_deferred_event_is_told_as_deferred(world: World) -> None:
+    world.add("web1", window={"start": "20:00", "end": "22:00"})
+    world.announce("E1", "web1", notice=3 * 3600)
+    assert told_by(Player(world, webhooks=True)) == ["noticed", "deferred"]
+
+
+def test_a_held_event_is_told_as_held_and_its_end_too(world: World) -> None:
+    world.add("web1", "web2")
+    world.hosts["web2"].machine.fail("do app")
+    world.announce("E1", "web1", "web2")
+    assert told_by(Player(world, webhooks=True)) == ["noticed", "held", "restored", "finished"]
+
+
+def test_a_run_that_finds_an_event_taken_tells_nothing(world: World) -> None:
+    world.add("web1")
+    world.announce("E1", "web1")
+    claim(world, "web1", "E1", "run-9")
+    assert told_by(Player(world, webhooks=True)) == []
+
+
+def test_a_run_that_waits_tells_of_an_event_that_needs_nothing_at_once(world: World) -> None:
+    world.add("web1")
+    world.announce("E1", "web1", type="SomethingNew", after=20, notice=3600)
+    player = Player(world, webhooks=True, wait=600)
+    player.play_until(lambda: player.run.get("tell") == ["noticed"], passes=10)
+    assert player.run["next"] == "tell.yml"
+
+
+def test_nobody_is_kept_waiting_by_webhooks_when_there_are_only_seconds_left(world: World) -> None:
+    world.add("web1")
+    world.announce("E1", "web1", type="Preempt", notice=30)
+    player = Player(world, webhooks=True)
+    player.one_pass()
+    assert (player.run["next"], player.run["tell"]) == ("act.yml", [])
+
+
 # The end
 
 
@@ -727,8 +1141,6 @@ def test_an_event_without_a_time_is_not_waited_for_for_ever(world: World) -> Non
 
 
 def test_a_step_of_the_controller_is_taken_and_undone_in_its_turn(world: World) -> None:
-    from ansible_collections.graceful.azure.tests.unit.module_utils.engine_world import step
-
     (web1,) = world.add("web1")
     web1.steps = [step("lb", "remote"), step("app")]
     world.announce("E1", "web1")
@@ -738,8 +1150,6 @@ def test_a_step_of_the_controller_is_taken_and_undone_in_its_turn(world: World) 
 
 
 def test_a_failed_drain_with_a_step_of_the_controller_is_undone_by_it(world: World) -> None:
-    from ansible_collections.graceful.azure.tests.unit.module_utils.engine_world import step
-
     (web1,) = world.add("web1", undo_on_failure=True)
     web1.steps = [step("lb", "remote"), step("app")]
     web1.machine.fail("do app", times=1)

@@ -101,6 +101,30 @@ def test_what_cannot_be_read_was_not_told(tmp_path: Path, content: bytes | None)
     assert report_dir.read_told(str(tmp_path)) == {}
 
 
+def test_azure_names_are_added_to_those_that_are_known(tmp_path: Path) -> None:
+    place = str(tmp_path / "made")
+    report_dir.keep_names(place, {"web1": "shop_0", "web2": "shop_1"})
+    report_dir.keep_names(place, {"web2": "shop_7", "web3": "{{ x }}\x1b"})
+    known = report_dir.read_names(place, ["web1", "web2", "web3", "web4"])
+    assert known == {"web1": "shop_0", "web2": "shop_7", "web3": "{ { x }}?"}
+    assert report_dir.read_names(place, ["web2"]) == {"web2": "shop_7"}
+    assert names(tmp_path / "made") == ["azure-names.json"]
+
+
+@pytest.mark.parametrize("content", [None, b"", b"[]", b"\xff", b'{"web1": 1}'])
+def test_azure_names_that_cannot_be_read_are_not_known(tmp_path: Path, content: bytes | None) -> None:
+    if content is not None:
+        (tmp_path / "azure-names.json").write_bytes(content)
+    assert report_dir.read_names(str(tmp_path), ["web1"]) == {}
+    report_dir.keep_names(str(tmp_path), {"web1": "shop_0"})
+    assert report_dir.read_names(str(tmp_path), ["web1"]) == {"web1": "shop_0"}
+
+
+def test_nothing_is_written_where_no_name_is_new(tmp_path: Path) -> None:
+    report_dir.keep_names(str(tmp_path / "not-made"), {})
+    assert names(tmp_path) == []
+
+
 def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     (tmp_path / "latest.html").mkdir()
     with pytest.raises(OSError, match="directory"):

@@ -351,7 +351,7 @@ def test_a_drill_is_said_with_its_margin() -> None:
     assert page.all("h1")[0].text == "Drill: Maintenance done"
     assert "This was a drill" in page.all("header")[0].text
     margin = next(card for card in page.all("section") if card.attributes["aria-labelledby"] == "margin")
-    assert "Ready and approved 41 s after the event was noticed." in [item.text for item in margin.all("li")]
+    assert "Ready and approved 41 s after the announcement." in [item.text for item in margin.all("li")]
 
 
 def test_a_card_tells_who_why_and_what_holds() -> None:

@@ -185,6 +185,8 @@ def test_one_occasion_does_not_stand_for_another() -> None:
         ("failed", report(hosts={"web1": host("failed", "OLD"), "web2": host("restored", "A")}), ["OLD"]),
         ("failed", report(), [""]),
         ("restored", report(event("A"), event("B", outcome="held")), ["A"]),
+        # The alert of an eviction ends with it, too.
+        ("restored", report(event("A", outcome="drained")), ["A"]),
         ("restored", report(hosts={"web1": host("restored", "OLD")}), ["OLD"]),
         ("restored", report(hosts={"web1": host("restored", "C"), "web2": host("left drained", "C")}), [""]),
         ("finished", report(event("A")), [""]),

@@ -156,7 +156,7 @@ def planner(**options: t.Any) -> Planner:
 def entry(run: str = MINE, silent_until: float = 0.0, **fields: t.Any) -> Json:
     claim = {"run_id": run, "run_name": run, "since": 1.0, "renewed": silent_until, "silent_until": silent_until}
     blank = {"ready": None, "started": None, "gone": None, "gone_reads": 0, "gave_up": None, "approval": None}
-    return {"event": dict(event()), "claim": claim, **blank, **fields}
+    return {"event": dict(event()), "claim": claim, "noticed": 1.0, "lapsed": None, **blank, **fields}
 
 
 def record(*steps: str, **entries: Json) -> Json:
@@ -216,6 +216,19 @@ def test_what_is_over_is_put_back() -> None:
     kept = record("done", a=entry())
     assert order(planner(), kept=kept) == "put_back"
     assert order(planner(), event(event_status="Started"), kept=kept) == "put_back"
+
+
+def test_a_drain_that_has_expired_is_put_back_once_although_the_event_stands() -> None:
+    planned = planner(policy=[{"action": "drain", "expires_after": 100}])
+    kept = record("done", a=entry(noticed=950.0))
+    assert order(planned, event(seconds_left=30), kept=kept) == "ready"
+    kept = record("done", a=entry(noticed=900.0))
+    plan = planned.plan(Host([event(seconds_left=30)], kept, 1000.0, "web_0"))
+    assert plan.order is not None
+    assert (plan.order.order, plan.order.lapsed) == ("put_back", ["a"])
+    kept = record("undone", a=entry(noticed=900.0, lapsed=990.0))
+    assert order(planned, event(seconds_left=30), kept=kept) not in ("ready", "put_back")
+    assert order(planned, kept=kept) == "put_back", "it is closed when the event is gone"
 
 
 def test_a_second_event_keeps_it_drained() -> None:

@@ -80,7 +80,10 @@ class Connection(LocalConnection):
         fate = json.loads(self._fate.read_text())
         fate["times"] -= 1
         if fate["times"]:
-            self._fate.write_text(json.dumps(fate))
+            # Several tasks may suffer at once: the file is whole at any time.
+            new = self._fate.with_name(f"{self._fate.name}.{os.getpid()}")
+            new.write_text(json.dumps(fate))
+            new.replace(self._fate)
         else:
             self._fate.unlink()
         if fate["kind"] == "drop":

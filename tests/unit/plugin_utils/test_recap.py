@@ -1,0 +1,209 @@
+# SPDX-FileCopyrightText: graceful.azure contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What an operator reads: what changed in a pass, what is stuck, and in the end what became of every event and host."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+from pathlib import Path
+
+import pytest
+from ansible_collections.graceful.azure.plugins.module_utils._document import EVENT_FIELDS
+from ansible_collections.graceful.azure.plugins.plugin_utils._recap import messages, standing
+from ansible_collections.graceful.azure.plugins.plugin_utils._report import VERDICTS
+from ansible_collections.graceful.azure.tests.unit.plugin_utils.simulation import Player, World
+
+Json = dict[str, t.Any]
+DRAIN_FAILS = "Drain step 'app' (app) failed: do app does not work"
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def story(report: Json, event_id: str = "E1") -> Json:
+    return next(event for event in report["events"] if event["event_id"] == event_id)
+
+
+def marks(report: Json, host: str) -> list[str]:
+    return [mark["what"] for mark in report["hosts"][host]["timeline"]]
+
+
+# During the run
+
+
+def test_each_line_has_its_time_and_nothing_is_said_twice(world: World) -> None:
+    world.add("web1", "web2")
+    world.announce("E1", "web1", "web2")
+    player = Player(world)
+    player.play()
+    told = [line.split(" ", 1)[1] for line in player.lines]
+    assert all(line[:8].replace(":", "").isdigit() for line in player.lines)
+    assert len(told) == len(set(told))
+    assert [line for line in told if line.startswith("Reboot")] == [
+        "Reboot of web1 and web2: drain, then approve.",
+        "Reboot of web1 and web2: approved by web1 at 2026-09-19T18:00:01Z.",
+        "Reboot of web1 and web2: Azure has started it.",
+        "Reboot of web1 and web2: it is over.",
+    ]
+
+
+def test_a_pass_in_which_nothing_changed_says_nothing(world: World) -> None:
+    world.add("web1", "web2")
+    world.hosts["web2"].machine.fail("do app")
+    world.announce("E1", "web1", "web2")
+    player = Player(world)
+    player.play_until(lambda: player.run["pass"] == 3)
+    assert messages(player.run, player.run, world.now) == []
+
+
+def test_what_failed_is_said_with_the_attempt_and_when_it_is_tried_again(world: World) -> None:
+    world.add("web1")
+    world.hosts["web1"].machine.fail("do app", times=2)
+    world.announce("E1", "web1")
+    player = Player(world)
+    player.play()
+    failed = [line for line in player.lines if "FAILED" in line]
+    assert failed[0].endswith(f"web1: FAILED: {DRAIN_FAILS}. It is tried again in 10 s.")
+    assert any("FAILED (attempt 2)" in line for line in failed)
+
+
+def test_the_last_screen_says_what_is_announced_what_is_done_and_what_is_stuck(world: World) -> None:
+    world.add("web1", "web2")
+    world.hosts["web2"].machine.fail("do app")
+    world.announce("E1", "web1", "web2")
+    player = Player(world)
+    player.play_until(lambda: player.run["pass"] == 2)
+    first, *more = standing(player.run)
+    assert first.startswith("Reboot of web1 and web2: HELD, not approved, because web2 is not ready: ")
+    assert DRAIN_FAILS in first
+    assert more == ["  ready: web1", "  not ready yet: web2"]
+
+
+def test_an_event_that_is_over_is_not_standing(world: World) -> None:
+    world.add("web1")
+    world.announce("E1", "web1")
+    player = Player(world)
+    player.play()
+    assert standing(player.run) == []
+
+
+# After the run
+
+
+def test_every_event_and_host_that_had_work_ends_in_exactly_one_result(world: World) -> None:
+    world.add("web1", "web2", "db1")
+    world.announce("E1", "web1", "web2", lasts=242)
+    report = Player(world).play()
+    assert (report["result"], report["version"], report["drill"]) == ("done", 2, False)
+    assert {name: host["result"] for name, host in report["hosts"].items()} == {"web1": "restored", "web2": "restored"}
+    event = story(report)
+    assert (event["outcome"], event["approved_by"], event["holds"]) == ("completed", "web1", [])
+    assert event["message"].startswith("completed: Reboot of web1 and web2, approved by web1, took 4 min")
+    assert report["messages"] == [event["message"], "web1: restored.", "web2: restored."]
+    json.dumps(report, allow_nan=False)
+
+
+def test_an_event_is_whole_in_the_report(world: World) -> None:
+    world.add("web1")
+    world.announce("E1", "web1")
+    event = story(Player(world).play())
+    assert set(EVENT_FIELDS) - {"affects_me"} <= set(event)
+    assert (event["leader"], event["resources"], event["event_source"]) == ("vm-web1", ["vm-web1"], "Platform")
+
+
+def test_the_timeline_of_a_host_is_whole_and_in_order(world: World) -> None:
+    world.add("web1", "web2")
+    world.announce("E1", "web1", "web2")
+    report = Player(world).play()
+    for host in ("web1", "web2"):
+        happened = marks(report, host)
+        expected = ["noticed", "claimed", "draining", "ready", "approved", "restoring", "restored"]
+        assert [what for what in dict.fromkeys(happened) if what in expected] == expected
+        assert happened.count("approved") == 1
+        times = [mark["at"] for mark in report["hosts"][host]["timeline"]]
+        assert times == sorted(times)
+
+
+def test_a_time_without_connection_is_on_the_timeline(world: World) -> None:
+    world.add("web1")
+    world.announce("E1", "web1")
+    player = Player(world)
+    player.play()
+    gaps = [
+        {"lost": "2026-09-19T18:01:00Z", "back": "2026-09-19T18:02:00Z"},
+        {"lost": "2026-09-19T18:03:00Z", "back": None},
+    ]
+    player.run["hosts"]["web1"]["interruptions"] = gaps
+    happened = [what for what in marks(player.report(), "web1") if what in ("down", "back")]
+    assert happened == ["down", "back", "down"]
+
+
+@pytest.mark.parametrize("state", ["finished", "under way"])
+def test_a_run_that_is_under_way_is_in_progress(world: World, state: str) -> None:
+    world.add("web1")
+    world.announce("E1", "web1")
+    player = Player(world)
+    player.play_until(lambda: bool(player.run["approve"]))
+    if state == "finished":
+        player.play()
+    report = player.report()
+    assert (report["result"] == "in progress") == (state == "under way")
+    assert (report["hosts"]["web1"]["result"] == "in progress") == (state == "under way")
+
+
+def test_who_was_only_to_be_drained_and_was_not_has_failed(world: World) -> None:
+    world.add("web1", "web2", policy=[{"action": "drain"}])
+    world.hosts["web2"].machine.fail("do app")
+    world.announce("E1", "web1", "web2", notice=30)
+    event = story(Player(world).play())
+    assert event["outcome"] == "failed"
+    assert [hold.split(":")[0] for hold in event["holds"]] == ["web2 is not ready"]
+
+
+@pytest.mark.parametrize(
+    ("policy", "outcome"), [([{"action": "notify"}], "notified"), ([{"action": "ignore"}], "ignored")]
+)
+def test_what_nothing_is_done_about_is_said_as_planned(world: World, policy: list[Json], outcome: str) -> None:
+    world.add("web1", policy=policy)
+    world.announce("E1", "web1")
+    report = Player(world).play()
+    assert (report["result"], report["hosts"], story(report)["outcome"]) == ("nothing", {}, outcome)
+    assert story(report)["message"].startswith(f"{outcome}: Reboot of web1 in ")
+
+
+def test_a_host_that_azure_takes_away_is_gone_as_announced(world: World) -> None:
+    (web1,) = world.add("web1", gone_timeout=30)
+    event = world.announce("E1", "web1", type="Preempt", notice=30, lasts=10_000)
+    web1.away = lambda now: now > event.starts
+    report = Player(world).play()
+    assert (report["hosts"]["web1"]["result"], report["hosts"]["web1"]["reason"]) == ("gone", "as announced")
+    assert report["result"] != "failed"
+
+
+def test_groups_that_do_not_exist_mistakes_and_webhooks_that_nobody_can_be_told_by_are_said(world: World) -> None:
+    world.add("web1", min_available={"wbe": 1})
+    world.hosts["web1"].mistakes = ["graceful_polcy is set, but there is no such variable."]
+    world.announce("E1", "web1")
+    player = Player(world)
+    player.play()
+    player.run["options"] = {"webhook_mistake": "graceful_webhooks must be a list."}
+    told = "\n".join(player.report()["messages"])
+    assert "group 'wbe', which the inventory does not have" in told
+    assert "graceful_polcy is set" in told
+    assert "Nobody is told: graceful_webhooks must be a list." in told
+
+
+def test_check_mode_fails_if_something_is_written_wrong(world: World) -> None:
+    world.add("web1")
+    assert Player(world, check_mode=True).play()["result"] == "nothing"
+    world.hosts["web1"].mistakes = ["graceful_polcy is set, but there is no such variable."]
+    assert Player(world, check_mode=True).play()["result"] == "failed"
+
+
+def test_every_result_has_a_verdict() -> None:
+    for result in ("done", "held", "failed", "deferred", "nothing", "planned", "in progress"):
+        assert result in VERDICTS
