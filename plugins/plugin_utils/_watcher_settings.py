@@ -219,17 +219,18 @@ def on_its_own(variants: t.Sequence[Settings], groups: t.Sequence[str], approve:
     covered: dict[str, list[Json]] = {}
     for key, (phase, noun, load) in PARTS.items():
         covered[key] = []
+        shown = {item["name"]: item for item in values[key].shown}
         for item, reason in _judged(key, variants, load):
             if reason:
                 not_covered.append(f"{noun} {quoted(item['name'])} ({item['kind']}): {reason}.")
                 continue
-            covered[key].append(item)
+            covered[key].append(shown[item["name"]])
             name = f"{phase}/{item['name']}"
             if name in values[key].secrets:
                 secrets[name] = values[key].secrets[name]
     if all(one.values["health"] == values["health"] for one in variants):
         secrets.update(values["health"].secrets)
-        health = values["health"].items
+        health = values["health"].shown
     else:
         health = []
         not_covered.append("Health checks: they depend on the event, and on its own a host knows no templates.")
