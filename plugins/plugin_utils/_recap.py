@@ -301,7 +301,8 @@ def _outcome(run: Json, event_id: str, story: Json, hosts: t.Mapping[str, Json])
         return "drained", []
     if action.drains and not action.approves:
         return _drained_only(run, story)
-    if story["started"]:
+    if story["started"] or (story["gone"] and story["gone"] >= (entry["not_before"] or "9")):
+        # Gone after its time without being seen Started: it was short.
         return _started_by_azure(run, story, back)
     if story["gone"]:
         return "cancelled", []

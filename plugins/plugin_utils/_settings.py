@@ -268,7 +268,7 @@ SETTINGS: t.Final[t.Mapping[str, Setting]] = {
         "int",
         300,
         "Seconds that a drain may need, for capacity and window.",
-        lambda value, name: check.number(value, name),
+        check.number,
     ),
     "confirm": Setting(
         "bool",

@@ -14,7 +14,7 @@ import time
 import traceback
 from pathlib import Path
 
-from ansible_collections.graceful.azure.tests.campaign import plan, play
+from ansible_collections.graceful.azure.tests.campaign import draw, plan, play
 
 
 def arguments() -> argparse.Namespace:
@@ -42,7 +42,7 @@ def check_plan(seed: int, cases: int) -> bool:
 
 
 def one_run(seed: int, number: int, directory: Path, keep: bool) -> play.Outcome:
-    begin, drawn = time.monotonic(), play.draw(seed, number)
+    begin, drawn = time.monotonic(), draw.draw(seed, number)
     place = (directory / f"{seed}-{number}").absolute()
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(parents=True)

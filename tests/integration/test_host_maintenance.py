@@ -277,7 +277,7 @@ UNWRITABLE = [
         ["/proc/records", "nothing was lost"],
     ),
 ]
-# Before 2.19 all turns of a case are evaluated before the first has answered; there, tests/cycle/test_hostile.py has it.
+# Before 2.19 all turns of a case are evaluated at once; there, tests/cycle/test_hostile.py has it.
 LAZY = tuple(map(int, __version__.split(".")[:2])) >= (2, 19)
 CASES = [
     LOOK,

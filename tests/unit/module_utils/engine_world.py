@@ -23,6 +23,10 @@ from ansible_collections.graceful.azure.tests.unit.module_utils.fake_service imp
 from ansible_collections.graceful.azure.tests.unit.module_utils.scripted import JumpingClock
 
 
+def fail(error: Exception) -> t.NoReturn:
+    raise error
+
+
 class Azure:
     """What the service knows. `approves` is what a POST does to an event."""
 
@@ -55,12 +59,12 @@ class Azure:
             posted = [one["EventId"] for one in json.loads(request.body or b"{}")["StartRequests"]]
             self.posts.extend(posted)
             if isinstance(self.refuses, Exception):
-                raise self.refuses
+                fail(self.refuses)
             return self.refuses or fake_service.reply(200, {})
         self.reads += 1
         self.before_read(self.reads)
         if self.unreadable:
-            raise self.unreadable
+            fail(self.unreadable)
         return fake_service.events(*self.events.values(), incarnation=self.reads)
 
 

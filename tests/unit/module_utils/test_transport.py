@@ -52,7 +52,7 @@ def test_a_network_that_fails_after_the_request_is_no_missing_connection() -> No
     lost = OSError(errno.EHOSTUNREACH, "No route to host")
     exc = requests.exceptions.ConnectionError(urllib3.exceptions.ProtocolError("Connection aborted.", lost))
     failure = _failures.of_connection("It", exc, False, 5, 5)
-    assert type(failure) is PassingFailure
+    assert failure.__class__ is PassingFailure
     assert "No route to host" in failure.message
 
 

@@ -145,7 +145,7 @@ def test_a_worker_holds_nothing_open_that_its_caller_waits_for(worker: Worker, g
     worker.start(OWNER, lambda _progress: gate())
     os.close(writer)
     wait_for(lambda: gate.lines)
-    ready, _, _ = select.select([reader], [], [], 5)
+    ready, _writable, _broken = select.select([reader], [], [], 5)
     assert ready
     assert os.read(reader, 1) == b""
     os.close(reader)

@@ -219,7 +219,7 @@ def place(node: Node) -> tuple[float, float]:
 
 
 def bars(lane: Node) -> dict[str, tuple[float, float]]:
-    return {classes(bar)[1]: place(bar) for bar in lane.all("i", class_="p")}
+    return {classes(drawn)[1]: place(drawn) for drawn in lane.all("i", class_="p")}
 
 
 def rows(page: Node) -> dict[str, list[list[str]]]:
@@ -417,16 +417,16 @@ def test_an_event_has_the_phases_that_azure_knows() -> None:
 
 @pytest.mark.parametrize("kind", ["draining", "drained", "ready", "down", "restoring", "failed"])
 def test_what_never_ended_reaches_the_end_and_says_so(kind: str) -> None:
-    (bar,) = only_lane((0, "noticed"), (50, kind), result="failed").all("i", class_=kind)
-    assert place(bar)[1] == pytest.approx(100, abs=0.02)
-    assert "open" in classes(bar)
-    assert "not ended" in bar.attributes["title"]
+    (drawn,) = only_lane((0, "noticed"), (50, kind), result="failed").all("i", class_=kind)
+    assert place(drawn)[1] == pytest.approx(100, abs=0.02)
+    assert "open" in classes(drawn)
+    assert "not ended" in drawn.attributes["title"]
 
 
 def test_a_host_that_is_back_in_service_is_not_open() -> None:
-    (bar,) = only_lane(*LIFE).all("i", class_="restored")
-    assert "open" not in classes(bar)
-    assert "not ended" not in bar.attributes["title"]
+    (drawn,) = only_lane(*LIFE).all("i", class_="restored")
+    assert "open" not in classes(drawn)
+    assert "not ended" not in drawn.attributes["title"]
 
 
 def test_more_steps_or_events_in_the_same_phase_do_not_begin_it_anew() -> None:
@@ -459,8 +459,8 @@ def test_no_phase_hides_another(life: tuple[tuple[float, str], ...]) -> None:
 
 def test_hundreds_of_marks_stay_inside_the_picture() -> None:
     many = [(n / 10, "draining" if n % 2 else "drained") for n in range(400)]
-    for bar in only_lane(*many).all("i", class_="p"):
-        left, right = place(bar)
+    for drawn in only_lane(*many).all("i", class_="p"):
+        left, right = place(drawn)
         assert 0 <= left <= right <= 100.01
 
 
@@ -522,18 +522,18 @@ def test_the_axis_has_round_times(last: float, labels: list[str]) -> None:
 def test_the_legend_explains_every_phase() -> None:
     page = parsed(report())
     legend = page.all("ul", class_="legend")[0]
-    assert [classes(bar)[1] for bar in legend.all("i", class_="p")] == list(bars(lanes(page)["web-0"]))
+    assert [classes(drawn)[1] for drawn in legend.all("i", class_="p")] == list(bars(lanes(page)["web-0"]))
     assert {item.text for item in legend.all("li")} >= {"draining", "ready", "noticed, in service"}
 
 
 def test_a_label_that_does_not_fit_is_left_out_and_none_is_wider_than_its_phase() -> None:
     lane = only_lane(*LIFE)
-    labels = {classes(bar)[1]: bar.text for bar in lane.all("i", class_="p")}
+    labels = {classes(drawn)[1]: drawn.text for drawn in lane.all("i", class_="p")}
     assert labels["down"] == "down 1 min 1 s"
     assert labels["back"] == ""
-    for bar in lane.all("i", class_="p"):
-        left, right = place(bar)
-        assert len(bar.text) * timeline.LETTER <= (right - left) * timeline.NARROWEST / 100
+    for drawn in lane.all("i", class_="p"):
+        left, right = place(drawn)
+        assert len(drawn.text) * timeline.LETTER <= (right - left) * timeline.NARROWEST / 100
 
 
 # The same for those who cannot see the picture
