@@ -82,7 +82,7 @@ class ActionModule(ActionBase):
     def _written(self, name: str, body: bytes) -> str:
         """Written once for all hosts if it is the same."""
         digest = hashlib.sha256(name.encode("utf-8", "surrogatepass") + b"\n" + body).hexdigest()[:20]
-        path = os.path.join(C.DEFAULT_LOCAL_TMP, f"graceful-watcher-{digest}")
+        path = os.path.join(t.cast(t.Any, C).DEFAULT_LOCAL_TMP, f"graceful-watcher-{digest}")
         if not os.path.exists(path):
             files.write(path, body, sync=False)
         return path

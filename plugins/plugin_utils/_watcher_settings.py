@@ -291,7 +291,9 @@ def prepared(host: str, options: Json, variants: t.Sequence[Settings], groups: t
     """The two files of a host. Raises WrongReceivers."""
     told, hidden, warnings = receivers(options["receivers"])
     values = variants[0].values
-    own, steps, not_covered = (None, {}, [])
+    own: Json | None = None
+    steps: Json = {}
+    not_covered: list[str] = []
     if options["on_its_own"]:
         own, steps, not_covered = on_its_own(variants, groups, options["approve_alone"])
     metrics_dir = options["metrics_dir"].rstrip("/")

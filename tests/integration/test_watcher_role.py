@@ -162,6 +162,7 @@ def test_on_its_own_it_gets_what_a_run_would_use_and_says_what_is_not_covered(ma
     assert machine.read("etc/watcher-secrets.json")["steps"] == {"health/0": {"headers": {"X-Key": SECRET}}}
 
 
+@pytest.mark.quick("watcher_files", "role:watcher")
 def test_it_may_approve_alone_if_everything_is_covered(machine: Machine) -> None:
     options: Json = {"watcher_on_its_own": "yes", "watcher_approve_alone": "yes", "graceful_drain_steps": STEPS[1:2]}
     machine.play(**options)
