@@ -7,6 +7,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import typing as t
 
 from ansible import constants as C
@@ -29,7 +30,10 @@ OPTIONS = {
     "state_dir": {"type": "str", "required": True},
     "metrics_dir": {"type": "str", "default": ""},
     "secrets_file": {"type": "str", "required": True},
+    "paths": {"type": "dict", "default": {}},
 }
+# They are quoted in the unit of systemd, where these have a meaning.
+NOT_IN_PATHS = re.compile(r"""["'\\%$]|[^ -~]""")
 
 
 class ActionModule(ActionBase):
@@ -64,9 +68,10 @@ class ActionModule(ActionBase):
             raise AnsibleActionFail("watcher_poll_interval has to be 0.2 to 3600 seconds.")
         if not 1 <= options["spool_max"] <= 100_000:
             raise AnsibleActionFail("watcher_spool_max has to be 1 to 100000.")
-        for name in ("state_dir", "metrics_dir", "secrets_file"):
-            if options[name] and not options[name].startswith("/"):
-                raise AnsibleActionFail(f"watcher_{name} has to be an absolute path.")
+        paths = {f"watcher_{name}": options[name] for name in ("state_dir", "metrics_dir")}
+        for name, path in {**paths, **options["paths"]}.items():
+            if path and (not str(path).startswith("/") or NOT_IN_PATHS.search(str(path))):
+                raise AnsibleActionFail(f"{name} has to be an absolute path, without quotes, %, $ and backslashes.")
         if options["approve_alone"] and not options["on_its_own"]:
             raise AnsibleActionFail("watcher_approve_alone needs watcher_on_its_own.")
 

@@ -48,6 +48,10 @@ options:
     description: Where the secrets are on the host.
     type: str
     required: true
+  paths:
+    description: Other paths that the role uses, by the names of its variables, to be checked.
+    type: dict
+    default: {}
 attributes:
   check_mode:
     support: full

@@ -164,6 +164,7 @@ def _mistake(receiver: Json) -> str:
         check.headers("hmac_header and hmac_prefix", header),
         # As it is a header, its value is not quoted.
         "token has to be one line of text." if check.headers("token", token) else "",
+        "" if (receiver["ca_file"] or "/").startswith("/") else "ca_file has to be an absolute path.",
     )
     if mistake:
         return f"has a mistake: {mistake}"

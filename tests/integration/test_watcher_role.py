@@ -127,7 +127,7 @@ def test_it_is_installed_once_runs_and_is_removed(machine: Machine, emulator: Em
     )
     assert json.loads(done.stdout)["subject"] == event_id
     (machine.root / "records").mkdir()
-    assert machine.play(watcher_state="absent")["changed"] == 2
+    assert machine.play(watcher_state="absent")["changed"] == 1
     left = {path.name for path in machine.root.rglob("*")}
     assert left == {"etc", "lib", "units", "records"}
     assert machine.play(watcher_state="absent")["changed"] == 0
@@ -179,6 +179,10 @@ def test_it_may_approve_alone_if_everything_is_covered(machine: Machine) -> None
         ({"watcher_on_its_own": True, "graceful_drain_steps": [{"name": "x", "kind": "odd"}]}, "unknown kind 'odd'"),
         ({"watcher_approve_alone": True}, "watcher_approve_alone needs watcher_on_its_own"),
         ({"watcher_poll_interval": 0}, "watcher_poll_interval has to be"),
+        ({"watcher_spool_max": 0}, "watcher_spool_max has to be 1 to 100000"),
+        ({"watcher_state_dir": "state"}, "watcher_state_dir has to be an absolute path"),
+        ({"watcher_config_dir": '/etc/"odd'}, "watcher_config_dir has to be an absolute path, without quotes"),
+        ({"watcher_python": "/usr/bin/python-of-nobody"}, "python-of-nobody"),
         ({"watcher_receivers": {}}, "watcher_receivers has to be a list"),
         ({"watcher_receivers": [{"name": "a", "uri": SECRET}]}, "has the key 'uri', which is not known"),
         ({"watcher_receivers": [{"name": "../a", "url": "https://a"}]}, "needs a name of letters"),
@@ -188,6 +192,10 @@ def test_it_may_approve_alone_if_everything_is_covered(machine: Machine) -> None
             "token has to be one line",
         ),
         ({"watcher_receivers": [{"name": "a", "url": "https://a", "kind": "awx"}]}, "/job_templates/NUMBER/launch/"),
+        (
+            {"watcher_receivers": [{"name": "a", "url": "https://a", "ca_file": "ca.pem"}]},
+            "ca_file has to be an absolute",
+        ),
         ({"watcher_receivers": [{"name": "a", "url": "https://a"}] * 2}, "has the same name as another one"),
         ({"watcher_receivers": [{"name": "a", "url": "https://a", "changes": [SECRET]}]}, "has a mistake in changes"),
     ],

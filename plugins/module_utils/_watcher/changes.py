@@ -49,6 +49,10 @@ def compare(
 ) -> tuple[list[Change], dict[str, Json]]:
     """What is new, and what is known now. An event that is missing is gone after several reads over some seconds."""
     present = _by_id(events)
+    # A clock that was set back would otherwise delay what is gone by as much.
+    known = {
+        key: {**entry, "gone": min(entry["gone"], now)} if entry["gone"] else entry for key, entry in known.items()
+    }
     times = Times(list(known), {"events": known}, monotonic, now)
     times.note(list(present.values()), monotonic, now)
     changes: list[Change] = []

@@ -4,7 +4,7 @@
 
 # This file is private to the collection: it may change without notice.
 
-"""The program: watcher --config FILE [--once] [--print]."""
+"""The program: watcher [--config FILE] [--once] [--print]."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ import sys
 import typing as t
 
 from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError, WrongOption
+from ansible_collections.graceful.azure.plugins.module_utils._peer import tls_context
 from ansible_collections.graceful.azure.plugins.module_utils._text import clean
 from ansible_collections.graceful.azure.plugins.module_utils._transport import REQUESTS_ERROR
 from ansible_collections.graceful.azure.plugins.module_utils._watcher import config as configuration
@@ -23,6 +24,7 @@ from ansible_collections.graceful.azure.plugins.module_utils._watcher import fil
 
 # As in sysexits.h; the unit does not start it again after a configuration that cannot be used.
 WRONG_CONFIGURATION, UNAVAILABLE = 78, 69
+CONFIG = "/etc/graceful/watcher.json"
 
 
 def main(arguments: t.Sequence[str] | None = None) -> int:
@@ -46,13 +48,19 @@ def main(arguments: t.Sequence[str] | None = None) -> int:
     except EventsError as exc:
         log(exc.message)
         return UNAVAILABLE
+    except OSError as exc:
+        # Such as a disk that is full, or cannot be written.
+        log(f"{exc.filename or 'The watcher'}: {exc.strerror or exc}. It is tried again.")
+        return UNAVAILABLE
 
 
 def _arguments(arguments: t.Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         "watcher", description="Tells every change of the events that Azure announces to this VM."
     )
-    parser.add_argument("--config", required=True, metavar="FILE", help="the configuration that the role has written")
+    parser.add_argument(
+        "--config", default=CONFIG, metavar="FILE", help=f"what the role has written (default: {CONFIG})"
+    )
     parser.add_argument("--once", action="store_true", help="look once, tell what is new, and end")
     parser.add_argument(
         "--print", action="store_true", help="a dry run: print the messages; send nothing, write nothing, drain nothing"
@@ -78,6 +86,10 @@ def _watch(config: configuration.Config, once: bool, printed: bool) -> int:
     from ansible_collections.graceful.azure.plugins.module_utils._watcher.watcher import Watcher
 
     if printed:
+        for receiver in config.receivers:
+            if receiver.ca_file:
+                # Nothing is sent, so that nothing else would say it.
+                tls_context(ca_file=receiver.ca_file)
         watcher = Watcher(config, log, printed=lambda message: print(json.dumps(message), flush=True))
     else:
         os.makedirs(config.state_dir, 0o700, exist_ok=True)
