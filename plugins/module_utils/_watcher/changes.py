@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import typing as t
 
-from ansible_collections.graceful.azure.plugins.module_utils._document import STARTED, Event, same_id
+from ansible_collections.graceful.azure.plugins.module_utils._document import STARTED, Event, parse_time, same_id
 from ansible_collections.graceful.azure.plugins.module_utils._text import clean_all, iso
 from ansible_collections.graceful.azure.plugins.module_utils._times import Times
 
@@ -32,7 +32,7 @@ class Change(t.NamedTuple):
     event: Json
     # Of a change: the names of the fields that differ.
     fields: t.Sequence[str] = ()
-    # Of what is gone: completed if it was seen Started, else cancelled.
+    # Of what is gone: completed or cancelled.
     outcome: str | None = None
 
 
@@ -45,7 +45,7 @@ class Source(t.NamedTuple):
 
 
 def compare(
-    known: t.Mapping[str, Json], events: t.Sequence[Event], monotonic: float, now: float
+    known: t.Mapping[str, Json], events: t.Sequence[Event], monotonic: float, now: float, boot_id: str = ""
 ) -> tuple[list[Change], dict[str, Json]]:
     """What is new, and what is known now. An event that is missing is gone after several reads over some seconds."""
     present = _by_id(events)
@@ -60,9 +60,9 @@ def compare(
     for event_id, entry in known.items():
         if event_id in present:
             changes += _differences(entry["event"], present[event_id])
-            after[event_id] = _entry(present[event_id], times.started.get(event_id))
+            after[event_id] = _entry(present[event_id], times.started.get(event_id), boot_id)
         elif times.gone(event_id):
-            changes.append(Change(GONE, entry["event"], outcome="completed" if entry["started"] else "cancelled"))
+            changes.append(Change(GONE, entry["event"], outcome=_outcome(entry, boot_id)))
         else:
             missing = {"gone": times.missing_since.get(event_id), "gone_reads": times.reads(event_id)}
             after[event_id] = {**entry, **missing}
@@ -71,7 +71,7 @@ def compare(
             has_started = event["event_status"] == STARTED
             changes.append(Change(APPEARED, dict(event)))
             changes += [Change(STARTED_NOW, dict(event))] * has_started
-            after[event_id] = _entry(event, now if has_started else None)
+            after[event_id] = _entry(event, now if has_started else None, boot_id)
     return changes, after
 
 
@@ -85,8 +85,18 @@ def _by_id(events: t.Sequence[Event]) -> dict[str, Event]:
     return found
 
 
-def _entry(event: Event, started: float | None) -> Json:
-    return {"event": {**event, "seconds_left": None}, "started": started, "gone": None, "gone_reads": 0}
+def _entry(event: Event, started: float | None, boot_id: str) -> Json:
+    told = {**event, "seconds_left": None}
+    return {"event": told, "started": started, "gone": None, "gone_reads": 0, "boot_id": boot_id}
+
+
+def _outcome(entry: Json, boot_id: str) -> str:
+    """A host that reboots does not see the start of its own event, and a short one may pass between two looks."""
+    event = entry["event"]
+    not_before = parse_time(event["not_before"] or "")
+    was_due = not_before is not None and entry["gone"] is not None and entry["gone"] >= not_before.timestamp()
+    has_booted = event["affects_me"] is True and entry.get("boot_id", boot_id) != boot_id
+    return "completed" if entry["started"] or was_due or has_booted else "cancelled"
 
 
 def _differences(old: Json, new: Event) -> list[Change]:

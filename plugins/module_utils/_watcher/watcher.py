@@ -205,7 +205,7 @@ class Watcher:
     def _compare(self, events: t.Sequence[Event], record: Json | None) -> bool:
         if not events and not self._state.events:
             return False
-        changes, known = compare(self._state.events, events, self.clock.monotonic(), self._now)
+        changes, known = compare(self._state.events, events, self.clock.monotonic(), self._now, self._boot_id)
         self._state.events = known
         self._tell(changes, record)
         return bool(changes)

@@ -153,6 +153,22 @@ def test_a_run_takes_over_at_any_time_and_nothing_is_done_twice(host: Host, emul
     assert host.record is None
 
 
+def test_a_run_that_comes_while_the_watcher_is_at_work_takes_over(host: Host, emulator: Emulator) -> None:
+    host.acts()
+    noted = host.directory / "noted"
+    step = host.config["on_its_own"]["steps"][0]
+    move = step["options"]["do"]
+    step["options"]["do"] = ["/bin/sh", "-c", f"sleep 3; echo done >>{noted}; exec {' '.join(move)}"]
+    host.start()
+    emulator.publish("Reboot", ["web_0"], notice=100)
+    until(lambda: host.record is not None and host.record["steps"])
+    controller = Controller(host, emulator)
+    assert controller.call("ready")["state"] == "ready"
+    assert holder(host) == "run-1 of an operator"
+    assert noted.read_text() == "done\n", "the watcher's own try was ended before the run began with its own"
+    host.says("has it in hand")
+
+
 def test_it_takes_over_what_a_dead_run_has_left(host: Host, emulator: Emulator) -> None:
     host.acts()
     event_id = emulator.publish("Reboot", ["web_0"], notice=100, started_for=2)
@@ -173,12 +189,13 @@ def test_it_goes_on_after_it_was_killed_in_mid_drain(host: Host, emulator: Emula
     move = step["options"]["do"]
     step["options"]["do"] = ["/bin/sh", "-c", f"sleep 3; exec {' '.join(move)}"]
     host.start()
-    emulator.publish("Reboot", ["web_0"], notice=60, started_for=2)
+    event_id = emulator.publish("Reboot", ["web_0"], notice=100)
     until(lambda: host.record is not None and host.record["steps"])
     host.stop(9)
     host.start()
     until(lambda: not host.in_service)
-    until(lambda: host.in_service, 120)
+    emulator.obeys("/complete", {"EventId": event_id})
+    until(lambda: host.in_service, 60)
     until(lambda: host.record is None)
 
 

@@ -111,6 +111,30 @@ def test_a_clock_that_is_set_does_not_delay_what_is_gone() -> None:
     assert [looks.see() for _look in range(4)] == [[], [], [("gone", "A")], []]
 
 
+@pytest.mark.parametrize(
+    ("not_before", "boots", "affects_me", "outcome"),
+    [
+        ("2099-01-01T00:00:00Z", False, True, "cancelled"),
+        ("2099-01-01T00:00:00Z", True, True, "completed"),
+        ("2099-01-01T00:00:00Z", True, False, "cancelled"),
+        ("2023-11-14T00:00:00Z", False, True, "completed"),
+    ],
+    ids=["in time", "after a boot", "after a boot, of another VM", "after it was due"],
+)
+def test_what_became_of_an_event_whose_start_was_not_seen(
+    not_before: str, boots: bool, affects_me: bool, outcome: str
+) -> None:
+    known: dict[str, Json] = {}
+    found: list[changes.Change] = []
+    for look in range(8):
+        seen = [event(not_before=not_before, affects_me=affects_me)] if look == 0 else []
+        boot_id = "second" if boots and look > 0 else "first"
+        found, known = changes.compare(known, seen, 1000.0 + look, 1700000000.0 + look, boot_id)
+        if not known:
+            break
+    assert [(change.change, change.outcome) for change in found] == [("gone", outcome)]
+
+
 def test_an_id_that_is_there_twice_counts_once() -> None:
     looks = Looks()
     assert looks.see(event(), event("a", event_status="Started")) == [("appeared", "a"), ("started", "a")]
@@ -380,7 +404,7 @@ def test_idle_it_needs_little(tmp_path: Path, emulator: Emulator, receiver: harn
         assert host.process is not None
         process = Path("/proc") / str(host.process.pid)
         before, begin = _cpu_seconds(process), time.monotonic()
-        time.sleep(10)
+        time.sleep(5)
         used = (_cpu_seconds(process) - before) / (time.monotonic() - begin)
         resident = next(line for line in (process / "status").read_text().splitlines() if line.startswith("VmRSS"))
         megabytes = int(resident.split()[1]) / 1000

@@ -16,6 +16,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from ansible_collections.graceful.azure.plugins.module_utils._watcher.config import Receiver
+from ansible_collections.graceful.azure.plugins.module_utils._watcher.receivers import Sender
+from ansible_collections.graceful.azure.plugins.module_utils._watcher.spool import Spool
 from ansible_collections.graceful.azure.tests.unit.emulator.harness import Emulator, until
 from ansible_collections.graceful.azure.tests.unit.watcher.harness import Host, Json, Server
 
@@ -220,17 +223,17 @@ def test_a_wrong_token_is_said_and_the_message_is_kept(host: Host, emulator: Emu
     until(lambda: receiver.changes == ["appeared", "started"])
 
 
-def test_a_message_that_is_refused_does_not_block_the_next_one(
-    host: Host, emulator: Emulator, receiver: Server
-) -> None:
+def test_a_message_that_is_refused_does_not_block_the_next_one(tmp_path: Path, receiver: Server) -> None:
     receiver.answer = lambda got: (422 if got.json["data"]["change"] == "appeared" else 200, {})
-    host.tells(receiver)
-    host.start()
-    event_id = emulator.publish("Reboot", ["web_0"], started_for=60)
-    host.says("HTTP 422")
-    emulator.obeys("/start", {"EventId": event_id})
-    until(lambda: receiver.changes[-1:] == ["started"], 60)
-    host.says("which is dropped")
+    spool = Spool(str(tmp_path), 10, None)
+    said: list[str] = []
+    for number, change in enumerate(["appeared", "started"]):
+        spool.add(number, {"type": f"scheduled_event.{change}", "data": {"change": change}})
+    sender = Sender(Receiver("eda", receiver.url), spool, said.append)
+    assert [sender.step() for _try in range(7)] == [1, 2, 4, 8, 0, 0, None]
+    assert receiver.changes == ["appeared"] * 5 + ["started"]
+    assert "which is dropped: appeared" in said[-2]
+    assert (spool.dropped, len(spool)) == (1, 0)
 
 
 def test_the_spool_is_bounded_and_the_oldest_goes_first(host: Host, emulator: Emulator, receiver: Server) -> None:
