@@ -40,6 +40,8 @@ def main(arguments: t.Sequence[str] | None = None) -> int:
                 "the playbook graceful.azure.prepare, which does."
             )
         if given.act:
+            # The programs of the steps, and the files that they make, are as in a run.
+            os.umask(0o022)
             return _act(config)
         return _watch(config, given.once, given.print)
     except WrongOption as exc:

@@ -74,9 +74,13 @@ def test_it_drains_before_notbefore_and_puts_back_after_the_event(
 
 def test_a_cancelled_event_puts_it_back(host: Host, emulator: Emulator) -> None:
     host.acts()
+    step = host.config["on_its_own"]["steps"][0]
+    mask = host.directory / "mask"
+    step["options"]["do"] = ["/bin/sh", "-c", f"umask >{mask}; exec {' '.join(step['options']['do'])}"]
     host.start()
     event_id = emulator.publish("Reboot", ["web_0"], notice=100)
     until(lambda: not host.in_service)
+    assert int(mask.read_text(), 8) == 0o022, "what a step makes may be read as if a run had made it"
     emulator.obeys("/cancel", {"EventId": event_id})
     until(lambda: host.in_service, 60)
     until(lambda: host.record is None)

@@ -386,6 +386,23 @@ def test_a_configuration_that_cannot_be_used_is_said(host: Host, file: str, text
     assert "Traceback" not in done.stderr
 
 
+def test_a_state_that_cannot_be_made_is_said(host: Host, emulator: Emulator) -> None:
+    host.config["state_dir"] = "/proc/of/nobody"
+    done = host.once()
+    assert (done.returncode, done.stdout) == (69, "")
+    assert done.stderr.startswith("/proc/of")
+    assert done.stderr.endswith("It is tried again.\n")
+
+
+def test_certificates_that_cannot_be_used_are_said_in_a_dry_run(
+    host: Host, emulator: Emulator, receiver: Server
+) -> None:
+    host.tells(receiver, ca_file="/etc/of/nobody.pem")
+    done = host.once("--print")
+    assert (done.returncode, done.stdout) == (78, "")
+    assert done.stderr == "The certificates in /etc/of/nobody.pem cannot be used: No such file or directory.\n"
+
+
 @pytest.mark.parametrize(
     "content",
     ["", "[]", '{"version": 1, "events": []}', '{"version": 1, "events": {"a": 1}, "back_told": "", "sequence": 9}'],
