@@ -35,7 +35,8 @@ def main(arguments: t.Sequence[str] | None = None) -> int:
     try:
         config = configuration.load(given.config)
         if REQUESTS_ERROR:
-            raise WrongOption(
+            # It may be missing only while it is updated, so that the service is started again.
+            raise EventsError(
                 f"The Python library requests is missing for {sys.executable}. Install it (python3-requests), or run "
                 "the playbook graceful.azure.prepare, which does."
             )

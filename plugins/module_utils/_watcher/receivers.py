@@ -30,9 +30,9 @@ EXTRA_VAR = "graceful_event"
 LARGEST_ANSWER = 256 * 1024
 # Seconds until the next try at most: where the receiver is away, and where it refuses what it gets.
 LONGEST_PAUSE, LONGEST_PAUSE_REFUSED = 60.0, 300.0
-# What is wrong with this one message keeps the others waiting for so many tries only.
+# What may be wrong with this one message keeps the others waiting for so many tries only.
 TRIES_OF_BAD_MESSAGE = 5
-BAD_MESSAGE = (400, 413, 415, 422)
+BAD_MESSAGE = (400, 413, 415, 422, 500)
 # How often the same trouble is said again.
 SAY_AGAIN = 3600.0
 ADVICE = {
@@ -67,7 +67,8 @@ def host_of(url: str) -> str:
 
 def body_of(receiver: Receiver, message: Json) -> bytes:
     content = {"extra_vars": {EXTRA_VAR: message}} if receiver.kind == AWX else message
-    return json.dumps(content, ensure_ascii=True, sort_keys=True).encode("ascii")
+    # Not as pairs of escapes: event streams read the body as YAML, which does not join them.
+    return json.dumps(content, ensure_ascii=False, sort_keys=True).encode("utf-8", "replace")
 
 
 def headers_of(receiver: Receiver, body: bytes) -> dict[str, str]:
@@ -169,10 +170,9 @@ class Sender(threading.Thread):
             self._say_taken(message, outcome)
             return 0.0
         self.failures += 1
-        if outcome.bad_message and self.failures >= TRIES_OF_BAD_MESSAGE:
+        if outcome.bad_message and self.failures >= TRIES_OF_BAD_MESSAGE and self._takes_next(sequence):
             self.spool.remove(sequence)
             self.spool.dropped += 1
-            self.failures = 0
             self._log(
                 f"{self.label} refuses a message, which is dropped: {_title(message)}. It said {outcome.message}."
             )
@@ -181,6 +181,17 @@ class Sender(threading.Thread):
         pause = min(longest, 2.0 ** min(self.failures - 1, 16))
         self._say_failed(outcome, pause)
         return pause
+
+    def _takes_next(self, sequence: int) -> bool:
+        """Whether it takes the message after this one: then this one is at fault, and not how it is sent."""
+        found = self.spool.oldest(sequence)
+        if found is None:
+            return False
+        outcome = self._outcome(found[1])
+        if outcome.taken:
+            self.spool.remove(found[0])
+            self._say_taken(found[1], outcome)
+        return outcome.taken
 
     def _outcome(self, message: Json) -> Outcome:
         try:

@@ -72,11 +72,11 @@ class Spool:
             self._entries[sequence] = entry
         self._trim()
 
-    def oldest(self) -> tuple[int, Json] | None:
-        """What cannot be read any more is left out."""
+    def oldest(self, after: int = -1) -> tuple[int, Json] | None:
+        """The oldest, or the oldest after that number. What cannot be read any more is left out."""
         while True:
             with self._lock:
-                sequence = next(iter(self._entries), None)
+                sequence = next((number for number in self._entries if number > after), None)
                 entry = None if sequence is None else self._entries[sequence]
             if sequence is None or entry is None:
                 return None

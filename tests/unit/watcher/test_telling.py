@@ -227,13 +227,30 @@ def test_a_message_that_is_refused_does_not_block_the_next_one(tmp_path: Path, r
     receiver.answer = lambda got: (422 if got.json["data"]["change"] == "appeared" else 200, {})
     spool = Spool(str(tmp_path), 10, None)
     said: list[str] = []
-    for number, change in enumerate(["appeared", "started"]):
-        spool.add(number, {"type": f"scheduled_event.{change}", "data": {"change": change}})
     sender = Sender(Receiver("eda", receiver.url), spool, said.append)
-    assert [sender.step() for _try in range(7)] == [1, 2, 4, 8, 0, 0, None]
-    assert receiver.changes == ["appeared"] * 5 + ["started"]
-    assert "which is dropped: appeared" in said[-2]
+    spool.add(0, {"type": "scheduled_event.appeared", "data": {"change": "appeared"}})
+    assert [sender.step() for _try in range(6)] == [1, 2, 4, 8, 16, 32], "it may be a mistake in how it is sent"
+    spool.add(1, {"type": "scheduled_event.started", "data": {"change": "started"}})
+    assert [sender.step() for _try in range(2)] == [0, None]
+    assert receiver.changes == ["appeared"] * 7 + ["started"]
+    assert "which is dropped: appeared" in said[-1]
     assert (spool.dropped, len(spool)) == (1, 0)
+
+
+def test_nothing_is_dropped_while_the_receiver_refuses_everything(tmp_path: Path, receiver: Server) -> None:
+    receiver.answer = lambda _got: (400, {})
+    spool = Spool(str(tmp_path), 10, None)
+    for number, change in enumerate(["appeared", "started"]):
+        spool.add(number, {"type": change, "data": {"change": change, "text": "\u00fc\U0001f600"}})
+    sender = Sender(Receiver("eda", receiver.url), spool, lambda _text: None)
+    assert sender.step()
+    assert all(sender.step() for _try in range(7))
+    assert (spool.dropped, len(spool)) == (0, 2)
+    receiver.answer = lambda _got: (200, {})
+    receiver.got.clear()
+    assert [sender.step() for _try in range(3)] == [0, 0, None]
+    assert receiver.changes == ["appeared", "started"]
+    assert "\u00fc\U0001f600".encode() in receiver.got[0].body
 
 
 def test_the_spool_is_bounded_and_the_oldest_goes_first(host: Host, emulator: Emulator, receiver: Server) -> None:
