@@ -72,8 +72,8 @@ unit-best: best copy ## Unit tests, with the newest ansible-core that a Python f
 	@cd $(COPY) && $(RUN) best pytest tests/unit -n 2 --dist loadfile $(ARGS)
 
 .PHONY: unit-others
-unit-others: versions copy ## Unit tests, with the others (the emulator knows nothing of Ansible: once is enough)
-	@$(call others,cd $(COPY) && nice $(RUN) "$$name" pytest tests/unit --ignore=tests/unit/emulator -n 2 --dist loadfile $(ARGS))
+unit-others: versions copy ## Unit tests, with the others (emulator and watcher know nothing of Ansible: once is enough)
+	@$(call others,cd $(COPY) && nice $(RUN) "$$name" pytest tests/unit --ignore=tests/unit/emulator --ignore=tests/unit/watcher -n 2 --dist loadfile $(ARGS))
 
 .PHONY: integration
 integration: versions copy ## All integration tests against the emulator, with the lowest and the newest ansible-core

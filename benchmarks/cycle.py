@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ansible_collections.graceful.azure.benchmarks.common import Emulator, Json, Line, at_most, compare, emulator, say
-from ansible_collections.graceful.azure.plugins.module_utils._engine import GONE_SECONDS
+from ansible_collections.graceful.azure.plugins.module_utils._times import GONE_SECONDS
 from ansible_collections.graceful.azure.tests.tools.launcher import COLLECTION, Launch
 
 HERE = Path(os.path.abspath(__file__)).parent

@@ -10,8 +10,8 @@ import uuid
 
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
+from ansible_collections.graceful.azure.plugins.module_utils._checks import WrongSetting
 from ansible_collections.graceful.azure.plugins.module_utils._text import clean, iso
-from ansible_collections.graceful.azure.plugins.plugin_utils._checks import WrongSetting
 from ansible_collections.graceful.azure.plugins.plugin_utils._drill import begun, objections, planned
 from ansible_collections.graceful.azure.plugins.plugin_utils._play import (
     play_hosts,

@@ -28,6 +28,7 @@ from ansible_collections.graceful.azure.plugins.module_utils._errors import Even
 from ansible_collections.graceful.azure.plugins.module_utils._record import Keeper, LostClaim
 from ansible_collections.graceful.azure.plugins.module_utils._service import Reading, Service
 from ansible_collections.graceful.azure.plugins.module_utils._text import clean
+from ansible_collections.graceful.azure.plugins.module_utils._times import Times
 from ansible_collections.graceful.azure.plugins.module_utils._worker import Worker
 
 if t.TYPE_CHECKING:
@@ -35,8 +36,6 @@ if t.TYPE_CHECKING:
 
 Json = t.Dict[str, t.Any]
 POLL = 1.0
-# Gone is said after several reads over some seconds; longer for an event that was never seen Started.
-GONE_READS, GONE_SECONDS, GONE_SECONDS_SCHEDULED = 3, 2.0, 5.0
 # After a POST without confirmation the document is read for this long before anybody posts again.
 UNCONFIRMED_FOR = 30.0
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
@@ -91,7 +90,7 @@ class Engine:
         self.order = order
         self.keeper = keeper
         self.clock: Clock = keeper.clock
-        self.boot_id = _boot_id() if boot_id is None else boot_id
+        self.boot_id = current_boot() if boot_id is None else boot_id
         self.warnings: list[str] = []
         self._service = service
         self._vm_name = vm_name
@@ -379,7 +378,7 @@ class Engine:
         if not mine:
             return {"state": "held_by_other_run", "message": _held_message(held), "held": held}
         awaited = [event_id for event_id in mine if event_id not in self.order.lapsed]
-        times = _Times(awaited, self.keeper.read() or {"events": {}}, self.clock.monotonic(), self.keeper.now)
+        times = Times(awaited, self.keeper.read() or {"events": {}}, self.clock.monotonic(), self.keeper.now)
         if not self.order.controller_step:
             over = self._poll(lambda: self._all_gone(times), 0.5)
             self._note_times(mine, times)
@@ -395,13 +394,13 @@ class Engine:
         )
         return {**result, "held": held, "times": times.told()}
 
-    def _all_gone(self, times: _Times) -> bool:
+    def _all_gone(self, times: Times) -> bool:
         # A host that is about to go down is not put back, whichever of its events does it.
         times.note(self._events, self.clock.monotonic(), self.keeper.now)
         others = any(event["affects_me"] and event["event_status"] == STARTED for event in self._events)
         return times.all_gone() and not others
 
-    def _note_times(self, mine: t.Sequence[str], times: _Times) -> None:
+    def _note_times(self, mine: t.Sequence[str], times: Times) -> None:
         """Seen Started, or the host has booted since it was claimed: then gone will mean completed."""
         with self.keeper.change(mine) as record:
             booted = record["boot_id"] != self.boot_id
@@ -439,53 +438,7 @@ class Engine:
         return {"state": "released", "message": f"{len(released)} claims given back"}
 
 
-class _Times:
-    """When events were seen Started, and since when they are missing."""
-
-    def __init__(self, event_ids: t.Sequence[str], record: Json, monotonic: float, now: float) -> None:
-        self._event_ids = event_ids
-        self._first_missing: dict[str, tuple[float, int]] = {}
-        self._now = monotonic
-        self.started: dict[str, float] = {}
-        self.missing_since: dict[str, float] = {}
-        # What earlier calls have seen.
-        for event_id, entry in record["events"].items():
-            if event_id in event_ids and entry["started"]:
-                self.started[event_id] = entry["started"]
-            if event_id in event_ids and entry["gone"]:
-                self.missing_since[event_id] = entry["gone"]
-                self._first_missing[event_id] = (monotonic - max(0.0, now - entry["gone"]), entry["gone_reads"])
-
-    def note(self, events: t.Sequence[Event], monotonic: float, now: float) -> None:
-        self._now = monotonic
-        status = {same_id(event["event_id"]): event["event_status"] for event in events}
-        for event_id in self._event_ids:
-            if event_id in status:
-                self._first_missing.pop(event_id, None)
-                self.missing_since.pop(event_id, None)
-                if status[event_id].lower() == STARTED.lower():
-                    self.started.setdefault(event_id, now)
-            else:
-                since, reads = self._first_missing.get(event_id, (monotonic, 0))
-                self._first_missing[event_id] = (since, reads + 1)
-                self.missing_since.setdefault(event_id, now)
-
-    def gone(self, event_id: str) -> bool:
-        since, reads = self._first_missing.get(event_id, (0.0, 0))
-        needed = GONE_SECONDS if event_id in self.started else GONE_SECONDS_SCHEDULED
-        return reads >= GONE_READS and self._now - since >= needed
-
-    def reads(self, event_id: str) -> int:
-        return self._first_missing.get(event_id, (0.0, 0))[1]
-
-    def all_gone(self) -> bool:
-        return all(map(self.gone, self._event_ids))
-
-    def told(self) -> Json:
-        return {"started": self.started, "gone": self.missing_since}
-
-
-def _boot_id() -> str:
+def current_boot() -> str:
     try:
         with open(BOOT_ID) as file:
             return file.read().strip()[:64]

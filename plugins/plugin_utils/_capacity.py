@@ -12,8 +12,8 @@ import collections
 import re
 import typing as t
 
+from ansible_collections.graceful.azure.plugins.module_utils import _checks as check
 from ansible_collections.graceful.azure.plugins.module_utils._text import quoted
-from ansible_collections.graceful.azure.plugins.plugin_utils import _checks as check
 
 # Every host is in one of these, so a value without a group does not mean them.
 CATCH_ALL_GROUPS = ("all", "ungrouped")

@@ -12,10 +12,10 @@ import ipaddress
 import re
 import typing as t
 
+from ansible_collections.graceful.azure.plugins.module_utils._checks import WrongSetting
 from ansible_collections.graceful.azure.plugins.module_utils._document import same_id
 from ansible_collections.graceful.azure.plugins.module_utils._text import clean, duration, is_or_are, listed
 from ansible_collections.graceful.azure.plugins.plugin_utils._capacity import Ledger
-from ansible_collections.graceful.azure.plugins.plugin_utils._checks import WrongSetting
 from ansible_collections.graceful.azure.plugins.plugin_utils._fleet import Fleet
 from ansible_collections.graceful.azure.plugins.plugin_utils._readiness import Answer, record_problem
 from ansible_collections.graceful.azure.plugins.plugin_utils._report import Event, Report, read

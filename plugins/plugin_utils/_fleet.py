@@ -13,6 +13,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ansible_collections.graceful.azure.plugins.module_utils._document import same_name
+from ansible_collections.graceful.azure.plugins.module_utils._policy import Policy, validate_policy
 from ansible_collections.graceful.azure.plugins.module_utils._text import quoted
 from ansible_collections.graceful.azure.plugins.plugin_utils._capacity import (
     MinAvailable,
@@ -20,7 +21,6 @@ from ansible_collections.graceful.azure.plugins.plugin_utils._capacity import (
     validate_min_available,
 )
 from ansible_collections.graceful.azure.plugins.plugin_utils._merge import Observations
-from ansible_collections.graceful.azure.plugins.plugin_utils._policy import Policy, validate_policy
 from ansible_collections.graceful.azure.plugins.plugin_utils._window import Window, validate_window
 
 DRAIN_BUDGET = 300

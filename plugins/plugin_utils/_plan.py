@@ -13,10 +13,19 @@ import typing as t
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from ansible_collections.graceful.azure.plugins.module_utils import _checks as check
 from ansible_collections.graceful.azure.plugins.module_utils._document import (
     SCHEDULED,
     STARTED,
     same_id,
+)
+from ansible_collections.graceful.azure.plugins.module_utils._policy import (
+    ACTIONS,
+    NOTIFY,
+    Decision,
+    Facts,
+    action_of,
+    decide,
 )
 from ansible_collections.graceful.azure.plugins.module_utils._text import (
     clean,
@@ -27,18 +36,9 @@ from ansible_collections.graceful.azure.plugins.module_utils._text import (
     quoted,
     quoted_list,
 )
-from ansible_collections.graceful.azure.plugins.plugin_utils import _checks as check
 from ansible_collections.graceful.azure.plugins.plugin_utils._capacity import Ledger
 from ansible_collections.graceful.azure.plugins.plugin_utils._fleet import Fleet, Host
 from ansible_collections.graceful.azure.plugins.plugin_utils._merge import Observations, Sighting, merge
-from ansible_collections.graceful.azure.plugins.plugin_utils._policy import (
-    ACTIONS,
-    NOTIFY,
-    Decision,
-    Facts,
-    action_of,
-    decide,
-)
 from ansible_collections.graceful.azure.plugins.plugin_utils._window import common_opening
 
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.graceful.azure.plugins.module_utils._document import same_name
+from ansible_collections.graceful.azure.plugins.module_utils._policy import validate_policy
 from ansible_collections.graceful.azure.plugins.module_utils._text import clean, is_or_are, listed, quoted_list
-from ansible_collections.graceful.azure.plugins.plugin_utils._policy import validate_policy
 
 Json = dict[str, t.Any]
 # What the door made of the host's answer (reachable, error, report, observation), and what is written for the host:

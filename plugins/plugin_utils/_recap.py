@@ -12,6 +12,7 @@ import typing as t
 from datetime import datetime, timezone
 
 from ansible_collections.graceful.azure.plugins.module_utils._document import EVENT_FIELDS, STARTED, parse_time
+from ansible_collections.graceful.azure.plugins.module_utils._policy import action_of
 from ansible_collections.graceful.azure.plugins.module_utils._text import (
     clean,
     duration,
@@ -21,7 +22,6 @@ from ansible_collections.graceful.azure.plugins.module_utils._text import (
     quoted_list,
 )
 from ansible_collections.graceful.azure.plugins.plugin_utils._drill import DRILL, margin
-from ansible_collections.graceful.azure.plugins.plugin_utils._policy import action_of
 from ansible_collections.graceful.azure.plugins.plugin_utils._reconcile import NEVER_COME_BACK
 
 Json = dict[str, t.Any]

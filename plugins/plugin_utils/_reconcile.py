@@ -19,11 +19,11 @@ from ansible_collections.graceful.azure.plugins.module_utils._document import (
     same_id,
     same_name,
 )
+from ansible_collections.graceful.azure.plugins.module_utils._policy import action_of
 from ansible_collections.graceful.azure.plugins.module_utils._text import clean, iso, listed
 from ansible_collections.graceful.azure.plugins.plugin_utils._approvals import approvals
 from ansible_collections.graceful.azure.plugins.plugin_utils._controller_steps import tasks_of
 from ansible_collections.graceful.azure.plugins.plugin_utils._plan import plan
-from ansible_collections.graceful.azure.plugins.plugin_utils._policy import action_of
 
 Json = dict[str, t.Any]
 

@@ -13,13 +13,13 @@ import typing as t
 
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible_collections.graceful.azure.plugins.module_utils import _checkpoints, _drains, _health_checks
+from ansible_collections.graceful.azure.plugins.module_utils import _checks as check
 from ansible_collections.graceful.azure.plugins.module_utils import _endpoint as endpoint
 from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
 from ansible_collections.graceful.azure.plugins.module_utils._kind import Kind
+from ansible_collections.graceful.azure.plugins.module_utils._policy import validate_policy
 from ansible_collections.graceful.azure.plugins.module_utils._text import clean, masked_all, quoted
-from ansible_collections.graceful.azure.plugins.plugin_utils import _checks as check
 from ansible_collections.graceful.azure.plugins.plugin_utils._capacity import validate_min_available
-from ansible_collections.graceful.azure.plugins.plugin_utils._policy import validate_policy
 from ansible_collections.graceful.azure.plugins.plugin_utils._webhooks import webhook_mistake
 from ansible_collections.graceful.azure.plugins.plugin_utils._window import validate_window
 

@@ -13,8 +13,8 @@ import typing as t
 import zoneinfo
 from datetime import date, datetime, time, timedelta, timezone, tzinfo
 
+from ansible_collections.graceful.azure.plugins.module_utils import _checks as check
 from ansible_collections.graceful.azure.plugins.module_utils._text import quoted
-from ansible_collections.graceful.azure.plugins.plugin_utils import _checks as check
 
 KEYS = ("start", "end", "timezone", "days")
 WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")

@@ -136,7 +136,7 @@ def settings_table(*places: str) -> str:
 
 def policy_table() -> str:
     """The rules that hold where nobody wrote others."""
-    policy = importlib.import_module(f"{COLLECTION}.plugins.plugin_utils._policy")
+    policy = importlib.import_module(f"{COLLECTION}.plugins.module_utils._policy")
     rows = []
     for rule in policy.DEFAULT_POLICY:
         shown = {key: value for key, value in rule.items() if key not in ("name", "action", "because")}
@@ -146,7 +146,7 @@ def policy_table() -> str:
 
 
 def action_table() -> str:
-    policy = importlib.import_module(f"{COLLECTION}.plugins.plugin_utils._policy")
+    policy = importlib.import_module(f"{COLLECTION}.plugins.module_utils._policy")
     rows = [f"| `{action.name}` | {action.message} |" for action in policy.ACTIONS.values()]
     return "\n".join(["| action | what is done |", "|---|---|", *rows])
 
@@ -179,11 +179,17 @@ def _names(names: t.Sequence[str]) -> str:
     return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} and {quoted[-1]}"
 
 
+def receiver_table() -> str:
+    settings = importlib.import_module(f"{COLLECTION}.plugins.plugin_utils._watcher_settings")
+    return "\n".join(option_table(settings.RECEIVER_OPTIONS, {}))
+
+
 # The file, the marker in it or None for the whole file, and what makes the text.
 PARTS: tuple[tuple[str, str | None, t.Callable[[], str]], ...] = (
     ("plugins/module_utils/_drains/__init__.py", None, functools.partial(loader, DRAINS)),
     ("plugins/module_utils/_checkpoints/__init__.py", None, functools.partial(loader, CHECKPOINTS)),
     ("roles/drain/README.md", "drain kinds", functools.partial(kind_tables, DRAINS)),
+    ("roles/watcher/README.md", "receiver options", receiver_table),
     ("roles/checkpoint/README.md", "checkpoint kinds", functools.partial(kind_tables, CHECKPOINTS)),
     ("docs/maintenance.md", "variables", functools.partial(settings_table, "host", "run")),
     ("docs/maintenance.md", "policy", policy_table),

@@ -16,7 +16,7 @@ import typing as t
 from pathlib import Path
 
 import pytest
-from ansible_collections.graceful.azure.plugins.module_utils import _engine, _worker
+from ansible_collections.graceful.azure.plugins.module_utils import _times, _worker
 from ansible_collections.graceful.azure.plugins.module_utils._clock import Clock
 from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
 from ansible_collections.graceful.azure.plugins.module_utils._worker import Worker
@@ -67,7 +67,7 @@ def worker(tmp_path: Path) -> t.Iterator[Worker]:
 
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> t.Iterator[World]:
-    monkeypatch.setattr(_engine, "GONE_SECONDS_SCHEDULED", 0.0)
+    monkeypatch.setattr(_times, "GONE_SECONDS_SCHEDULED", 0.0)
     monkeypatch.setattr(_worker, "GRACE", 2.0)
     world = World(tmp_path, Clock())
     world.detached = True

@@ -6,12 +6,12 @@ from __future__ import annotations
 import typing as t
 
 import pytest
+from ansible_collections.graceful.azure.plugins.module_utils._checks import WrongSetting
 from ansible_collections.graceful.azure.plugins.plugin_utils._capacity import (
     Ledger,
     requirements,
     validate_min_available,
 )
-from ansible_collections.graceful.azure.plugins.plugin_utils._checks import WrongSetting
 
 SIZES = {"all": 10, "web": 4, "db": 3, "ungrouped": 1}
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 import typing as t
 
 import pytest
-from ansible_collections.graceful.azure.plugins.plugin_utils._checks import WrongSetting
-from ansible_collections.graceful.azure.plugins.plugin_utils._policy import Facts, decide, validate_policy
+from ansible_collections.graceful.azure.plugins.module_utils._checks import WrongSetting
+from ansible_collections.graceful.azure.plugins.module_utils._policy import Facts, decide, validate_policy
 
 REBOOT = Facts("Reboot", "Platform", None, 900, ["all", "web"], "web_0")
 

@@ -7,7 +7,7 @@ import typing as t
 from datetime import datetime, timedelta, timezone
 
 import pytest
-from ansible_collections.graceful.azure.plugins.plugin_utils._checks import WrongSetting
+from ansible_collections.graceful.azure.plugins.module_utils._checks import WrongSetting
 from ansible_collections.graceful.azure.plugins.plugin_utils._window import Window, common_opening, validate_window
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st

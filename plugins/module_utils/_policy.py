@@ -12,9 +12,9 @@ import difflib
 import fnmatch
 import typing as t
 
+from ansible_collections.graceful.azure.plugins.module_utils import _checks as check
 from ansible_collections.graceful.azure.plugins.module_utils._document import KNOWN_TYPES, same_name
 from ansible_collections.graceful.azure.plugins.module_utils._text import quoted
-from ansible_collections.graceful.azure.plugins.plugin_utils import _checks as check
 
 IGNORE = "ignore"
 NOTIFY = "notify"
@@ -188,7 +188,7 @@ class Rule(t.NamedTuple):
         return any(fnmatch.fnmatchcase(resource, pattern) for pattern in self.resources)
 
 
-Policy = tuple[Rule, ...]
+Policy = t.Tuple[Rule, ...]
 
 NO_RULE = Decision(NOTIFY, "no rule", "no rule of the policy matches: a person's decision", False)
 

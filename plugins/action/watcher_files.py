@@ -1,0 +1,106 @@
+# Copyright (c) 2026, graceful.azure contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import typing as t
+
+from ansible import constants as C
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+from ansible_collections.graceful.azure.plugins.module_utils._text import clean
+from ansible_collections.graceful.azure.plugins.module_utils._watcher import files
+from ansible_collections.graceful.azure.plugins.plugin_utils import _watcher_settings as watcher
+from ansible_collections.graceful.azure.plugins.plugin_utils._host_settings import host_settings
+from ansible_collections.graceful.azure.plugins.plugin_utils._settings import Settings
+from ansible_collections.graceful.azure.plugins.plugin_utils._watcher_program import pack
+
+Json = dict[str, t.Any]
+OPTIONS = {
+    "receivers": {"type": "raw", "default": []},
+    "on_its_own": {"type": "bool", "default": False},
+    "approve_alone": {"type": "bool", "default": False},
+    "poll_interval": {"type": "float", "default": 1.0},
+    "spool_max": {"type": "int", "default": 1000},
+    "state_dir": {"type": "str", "required": True},
+    "metrics_dir": {"type": "str", "default": ""},
+    "secrets_file": {"type": "str", "required": True},
+    "paths": {"type": "dict", "default": {}},
+}
+# They are quoted in the unit of systemd, where these have a meaning.
+NOT_IN_PATHS = re.compile(r"""["'\\%$]|[^ -~]""")
+
+
+class ActionModule(ActionBase):
+    """Makes the files on the controller, in Ansible's temporary directory, which is removed at the end of the run."""
+
+    _requires_connection = False
+    _supports_check_mode = True
+    _supports_async = False
+
+    def run(self, tmp: t.Any = None, task_vars: Json | None = None) -> Json:
+        result: Json = super().run(tmp, task_vars)
+        del tmp
+        variables = task_vars or {}
+        _checked, options = self.validate_argument_spec(argument_spec=OPTIONS)
+        self._check(options)
+        variants = self._settings(variables, options["on_its_own"])
+        host = str(variables.get("inventory_hostname", "host"))
+        try:
+            prepared = watcher.prepared(host, options, variants, list(variables.get("group_names") or []))
+        except watcher.WrongReceivers as exc:
+            raise AnsibleActionFail(clean(exc, 400)) from None
+        for warning in prepared.warnings:
+            self._display.warning(f"[{host}] {warning}")
+        result.update(changed=False, not_covered=prepared.not_covered)
+        result["program"] = self._written("program", pack())
+        result["config"] = self._written(f"config {host}", _json(prepared.config))
+        result["secrets"] = self._written(f"secrets {host}", _json(prepared.secrets))
+        return result
+
+    def _check(self, options: Json) -> None:
+        if not 0.2 <= options["poll_interval"] <= 3600:
+            raise AnsibleActionFail("watcher_poll_interval has to be 0.2 to 3600 seconds.")
+        if not 1 <= options["spool_max"] <= 100_000:
+            raise AnsibleActionFail("watcher_spool_max has to be 1 to 100000.")
+        paths = {f"watcher_{name}": options[name] for name in ("state_dir", "metrics_dir")}
+        for name, path in {**paths, **options["paths"]}.items():
+            if path and (not str(path).startswith("/") or NOT_IN_PATHS.search(str(path))):
+                raise AnsibleActionFail(f"{name} has to be an absolute path, without quotes, %, $ and backslashes.")
+        if options["approve_alone"] and not options["on_its_own"]:
+            raise AnsibleActionFail("watcher_approve_alone needs watcher_on_its_own.")
+
+    def _settings(self, variables: Json, on_its_own: bool) -> list[Settings]:
+        """The host's variables, with each of the sample events if it matters that they do not depend on one."""
+        events = watcher.sample_events() if on_its_own else watcher.sample_events()[:1]
+        variants = [host_settings(self, variables, event)[0] for event in events]
+        mistakes = [message for one in variants for message in watcher.settings_mistakes(one, on_its_own)]
+        if mistakes:
+            raise AnsibleActionFail(" ".join(dict.fromkeys(mistakes)))
+        return variants
+
+    def _written(self, name: str, body: bytes) -> str:
+        """Written once for all hosts if it is the same."""
+        digest = hashlib.sha256(name.encode("utf-8", "surrogatepass") + b"\n" + body).hexdigest()[:20]
+        path = os.path.join(t.cast(t.Any, C).DEFAULT_LOCAL_TMP, f"graceful-watcher-{digest}")
+        if not os.path.exists(path):
+            files.write(path, body, sync=False)
+        return path
+
+
+def _json(content: Json) -> bytes:
+    return json.dumps(_plain(content), indent=1, sort_keys=True).encode("ascii") + b"\n"
+
+
+def _plain(value: t.Any) -> t.Any:
+    """Copied element by element: Ansible's own containers evaluate templates only when they are looked at."""
+    if isinstance(value, t.Mapping):
+        return {str(key): _plain(entry) for key, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(entry) for entry in value]
+    return value if value is None or isinstance(value, (bool, int, float)) else str(value)

@@ -1,0 +1,63 @@
+# Copyright (c) 2026, graceful.azure contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is private to the collection: it may change without notice.
+
+"""When events were seen Started, and when one that is missing counts as gone. Pure."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.graceful.azure.plugins.module_utils._document import STARTED, Event, same_id
+
+Json = t.Dict[str, t.Any]
+# Gone is said after several reads over some seconds; longer for an event that was never seen Started.
+GONE_READS, GONE_SECONDS, GONE_SECONDS_SCHEDULED = 3, 2.0, 5.0
+
+
+class Times:
+    """When events were seen Started, and since when they are missing."""
+
+    def __init__(self, event_ids: t.Sequence[str], record: Json, monotonic: float, now: float) -> None:
+        self._event_ids = event_ids
+        self._first_missing: dict[str, tuple[float, int]] = {}
+        self._now = monotonic
+        self.started: dict[str, float] = {}
+        self.missing_since: dict[str, float] = {}
+        # What earlier calls have seen.
+        for event_id, entry in record["events"].items():
+            if event_id in event_ids and entry["started"]:
+                self.started[event_id] = entry["started"]
+            if event_id in event_ids and entry["gone"]:
+                self.missing_since[event_id] = entry["gone"]
+                self._first_missing[event_id] = (monotonic - max(0.0, now - entry["gone"]), entry["gone_reads"])
+
+    def note(self, events: t.Sequence[Event], monotonic: float, now: float) -> None:
+        self._now = monotonic
+        status = {same_id(event["event_id"]): event["event_status"] for event in events}
+        for event_id in self._event_ids:
+            if event_id in status:
+                self._first_missing.pop(event_id, None)
+                self.missing_since.pop(event_id, None)
+                if status[event_id].lower() == STARTED.lower():
+                    self.started.setdefault(event_id, now)
+            else:
+                since, reads = self._first_missing.get(event_id, (monotonic, 0))
+                self._first_missing[event_id] = (since, reads + 1)
+                self.missing_since.setdefault(event_id, now)
+
+    def gone(self, event_id: str) -> bool:
+        since, reads = self._first_missing.get(event_id, (0.0, 0))
+        needed = GONE_SECONDS if event_id in self.started else GONE_SECONDS_SCHEDULED
+        return reads >= GONE_READS and self._now - since >= needed
+
+    def reads(self, event_id: str) -> int:
+        return self._first_missing.get(event_id, (0.0, 0))[1]
+
+    def all_gone(self) -> bool:
+        return all(map(self.gone, self._event_ids))
+
+    def told(self) -> Json:
+        return {"started": self.started, "gone": self.missing_since}

@@ -1,0 +1,123 @@
+# Copyright (c) 2026, graceful.azure contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is private to the collection: it may change without notice.
+
+"""The program: watcher [--config FILE] [--once] [--print]."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import sys
+import typing as t
+
+from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError, WrongOption
+from ansible_collections.graceful.azure.plugins.module_utils._peer import tls_context
+from ansible_collections.graceful.azure.plugins.module_utils._text import clean
+from ansible_collections.graceful.azure.plugins.module_utils._transport import REQUESTS_ERROR
+from ansible_collections.graceful.azure.plugins.module_utils._watcher import config as configuration
+from ansible_collections.graceful.azure.plugins.module_utils._watcher import files
+
+# As in sysexits.h; the unit does not start it again after a configuration that cannot be used.
+WRONG_CONFIGURATION, UNAVAILABLE = 78, 69
+CONFIG = "/etc/graceful/watcher.json"
+
+
+def main(arguments: t.Sequence[str] | None = None) -> int:
+    given = _arguments(arguments)
+    signal.signal(signal.SIGTERM, _end)
+    signal.signal(signal.SIGINT, _end)
+    os.umask(0o077)
+    try:
+        config = configuration.load(given.config)
+        if REQUESTS_ERROR:
+            # It may be missing only while it is updated, so that the service is started again.
+            raise EventsError(
+                f"The Python library requests is missing for {sys.executable}. Install it (python3-requests), or run "
+                "the playbook graceful.azure.prepare, which does."
+            )
+        if given.act:
+            # The programs of the steps, and the files that they make, are as in a run.
+            os.umask(0o022)
+            return _act(config)
+        return _watch(config, given.once, given.print)
+    except WrongOption as exc:
+        log(exc.message)
+        return WRONG_CONFIGURATION
+    except EventsError as exc:
+        log(exc.message)
+        return UNAVAILABLE
+    except OSError as exc:
+        # Such as a disk that is full, or cannot be written.
+        log(f"{exc.filename or 'The watcher'}: {exc.strerror or exc}. It is tried again.")
+        return UNAVAILABLE
+
+
+def _arguments(arguments: t.Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        "watcher", description="Tells every change of the events that Azure announces to this VM."
+    )
+    parser.add_argument(
+        "--config", default=CONFIG, metavar="FILE", help=f"what the role has written (default: {CONFIG})"
+    )
+    parser.add_argument("--once", action="store_true", help="look once, tell what is new, and end")
+    parser.add_argument(
+        "--print", action="store_true", help="a dry run: print the messages; send nothing, write nothing, drain nothing"
+    )
+    # What the service itself uses.
+    parser.add_argument("--act", action="store_true", help=argparse.SUPPRESS)
+    return parser.parse_args(arguments)
+
+
+def log(text: str) -> None:
+    """One line for the journal, which adds the time."""
+    print(clean(text, 1000), file=sys.stderr, flush=True)
+
+
+def _end(_number: int, _frame: t.Any) -> None:
+    # All that is written is whole at any moment, so it may end anywhere.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    raise SystemExit(0)
+
+
+def _watch(config: configuration.Config, once: bool, printed: bool) -> int:
+    from ansible_collections.graceful.azure.plugins.module_utils._watcher.watcher import Watcher
+
+    if printed:
+        for receiver in config.receivers:
+            if receiver.ca_file:
+                # Nothing is sent, so that nothing else would say it.
+                tls_context(ca_file=receiver.ca_file)
+        watcher = Watcher(config, log, printed=lambda message: print(json.dumps(message), flush=True))
+    else:
+        os.makedirs(config.state_dir, 0o700, exist_ok=True)
+        busy = "The watcher runs already on this host. Look with --print, which changes nothing."
+        files.lock(os.path.join(config.state_dir, "lock"), busy)
+        watcher = Watcher(config, log)
+    if once:
+        return 0 if watcher.once() else 1
+    watcher.run()
+    return 0
+
+
+def _act(config: configuration.Config) -> int:
+    """Drain the host and put it back, in a process of its own: what it does cannot delay the watching."""
+    from ansible_collections.graceful.azure.plugins.module_utils._client import Limits
+    from ansible_collections.graceful.azure.plugins.module_utils._record import Keeper
+    from ansible_collections.graceful.azure.plugins.module_utils._service import service_of
+    from ansible_collections.graceful.azure.plugins.module_utils._watcher.on_its_own import HostRun, run_of
+
+    if config.on_its_own is None:
+        raise WrongOption(f"{config.path}: this host is not to act on its own.")
+    parent = os.getppid()
+    busy = "Another process of the watcher acts on this host already."
+    files.lock(os.path.join(config.state_dir, "act.lock"), busy)
+    limits = Limits(2.0, 10.0, 0)._asdict()
+    service = service_of({**limits, "endpoint": config.endpoint, "api_version": config.api_version})
+    keeper = Keeper(config.record_dir, run_of(config.host))
+    return HostRun(config.on_its_own, keeper, service, config.vm_name, log, lambda: os.getppid() == parent).run()

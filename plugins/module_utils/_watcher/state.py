@@ -1,0 +1,75 @@
+# Copyright (c) 2026, graceful.azure contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is private to the collection: it may change without notice.
+
+"""What the watcher knows from one start to the next: the events that were told."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.graceful.azure.plugins.module_utils._document import Event
+from ansible_collections.graceful.azure.plugins.module_utils._record_files import is_time
+from ansible_collections.graceful.azure.plugins.module_utils._text import clean
+from ansible_collections.graceful.azure.plugins.module_utils._watcher import files
+
+Json = t.Dict[str, t.Any]
+Log = t.Callable[[str], None]
+VERSION = 1
+
+
+class State:
+    """It is one file, which is whole at any moment."""
+
+    def __init__(self, path: str, log: Log, writes: bool = True) -> None:
+        self.events: dict[str, Json] = {}
+        # The boot for which it was told that the host is back.
+        self.back_told = ""
+        self.sequence = 0
+        self.problem = ""
+        # It was there and could not be used.
+        self.damaged = False
+        self._path = path
+        self._writes = writes
+        try:
+            self._take(files.read_json(path))
+        except FileNotFoundError:
+            pass
+        except (OSError, ValueError) as exc:
+            self.damaged = True
+            log(f"{path} cannot be used ({clean(exc, 120)}): what is announced now is told again.")
+
+    def _take(self, content: t.Any) -> None:
+        if not isinstance(content, dict) or content.get("version") != VERSION:
+            raise ValueError("it is not a state of this version")
+        events, back_told, sequence = content.get("events"), content.get("back_told"), content.get("sequence")
+        if not isinstance(events, dict) or not isinstance(back_told, str) or not isinstance(sequence, int):
+            raise ValueError("it is incomplete")
+        if not all(map(_is_entry, events.values())):
+            raise ValueError("what it says about events is incomplete")
+        self.events, self.back_told, self.sequence = events, back_told, sequence
+
+    def write(self) -> None:
+        if not self._writes:
+            return
+        content = {
+            "version": VERSION,
+            "events": self.events,
+            "back_told": self.back_told,
+            "sequence": self.sequence,
+        }
+        try:
+            files.write_json(self._path, content)
+            self.problem = ""
+        except OSError as exc:
+            self.problem = f"{self._path}: {exc.strerror or exc}"
+
+
+def _is_entry(entry: t.Any) -> bool:
+    if not isinstance(entry, dict) or not isinstance(entry.get("gone_reads"), int):
+        return False
+    event, times = entry.get("event"), [entry.get("started"), entry.get("gone")]
+    whole = isinstance(event, dict) and all(field in event for field in Event.__annotations__)
+    return whole and all(time is None or is_time(time) for time in times)

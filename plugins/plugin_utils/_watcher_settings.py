@@ -1,0 +1,316 @@
+# Copyright (c) 2026, graceful.azure contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is private to the collection: it may change without notice.
+
+"""What the watcher of a host is given: receivers, and what it does on its own. Checked, with secrets apart. Pure."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from urllib.parse import urlsplit
+
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+from ansible_collections.graceful.azure.plugins.module_utils import _checkpoints, _drains
+from ansible_collections.graceful.azure.plugins.module_utils import _option_checks as check
+from ansible_collections.graceful.azure.plugins.module_utils._document import KNOWN_TYPES, Event
+from ansible_collections.graceful.azure.plugins.module_utils._kind import Kind
+from ansible_collections.graceful.azure.plugins.module_utils._text import clean, count, quoted
+from ansible_collections.graceful.azure.plugins.module_utils._watcher.changes import APPEARED, BACK, CHANGES
+from ansible_collections.graceful.azure.plugins.module_utils._watcher.config import (
+    AFFECTED,
+    ALL,
+    AUDIENCES,
+    AWX,
+    CLOUDEVENTS,
+    KINDS,
+    VERSION,
+)
+from ansible_collections.graceful.azure.plugins.module_utils._watcher.metrics import FILE
+from ansible_collections.graceful.azure.plugins.plugin_utils._settings import Items, Settings
+
+Json = dict[str, t.Any]
+ALWAYS_USED = ("endpoint", "api_version", "vm_name", "record_dir")
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+PARTS: t.Mapping[str, tuple[str, str, t.Callable[[str], type[Kind]]]] = {
+    "drain_steps": ("drain", "Drain step", _drains.load),
+    "checkpoint": ("checkpoint", "Checkpoint", _checkpoints.load),
+}
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,40}")
+_LAUNCH = re.compile(r".*/(workflow_)?job_templates/[^/]+/launch/")
+
+RECEIVER_OPTIONS: dict[str, Json] = {
+    "name": {"description": "What it is called; letters, digits, `.`, `-` and `_`. Required.", "type": "str"},
+    "kind": {
+        "description": "`cloudevents` posts the message to a webhook or event stream of Event-Driven Ansible, or to "
+        "any URL. `awx` launches a job template with the message as the extra variable `graceful_event`.",
+        "type": "str",
+        "choices": list(KINDS),
+        "default": CLOUDEVENTS,
+    },
+    "url": {
+        "description": "Where to post to. Required. For `awx` the address that launches, such as "
+        "`https://awx.example.com/api/v2/job_templates/42/launch/` or, behind a gateway, "
+        "`https://aap.example.com/api/controller/v2/job_templates/42/launch/`.",
+        "type": "str",
+        "no_log": True,
+    },
+    "token": {"description": "Sent as a Bearer token.", "type": "str", "no_log": True},
+    "hmac_secret": {"description": "Signs the body, with SHA-256.", "type": "str", "no_log": True},
+    "hmac_header": {
+        "description": "The header for the signature.",
+        "type": "str",
+        "default": "X-Hub-Signature-256",
+    },
+    "hmac_format": {
+        "description": "How the signature is written.",
+        "type": "str",
+        "choices": ["hex", "base64"],
+        "default": "hex",
+    },
+    "hmac_prefix": {"description": "What comes before it.", "type": "str", "default": "sha256="},
+    "headers": {"description": "Headers to send along.", "type": "dict", "no_log": True},
+    "changes": {
+        "description": "Which changes it is told. By default all, and for `awx` `appeared` and `back`.",
+        "type": "list",
+        "elements": "str",
+        "choices": list(CHANGES),
+    },
+    "events": {
+        "description": "Of which events: `all` that this VM sees, or those that name it (`affected`). By default "
+        "`all`, and for `awx` `affected`: each host that tells launches a job.",
+        "type": "str",
+        "choices": list(AUDIENCES),
+    },
+    "timeout": {"description": "Seconds that one try may take in all.", "type": "float", "default": 10.0},
+    "ca_file": {
+        "description": "A file on the host with the certificates to trust. By default those of the system. TLS is "
+        "verified always.",
+        "type": "str",
+    },
+}
+
+
+class Prepared(t.NamedTuple):
+    """What goes to the host."""
+
+    config: Json
+    secrets: Json
+    # What a host on its own cannot do.
+    not_covered: list[str]
+    warnings: list[str]
+
+
+class WrongReceivers(ValueError):
+    """The receivers cannot be used. The message quotes no value: they may be secret."""
+
+
+def receivers(given: t.Any) -> tuple[list[Json], Json, list[str]]:
+    """The receivers without their secrets, the secrets by name, and warnings."""
+    if not isinstance(given, (list, tuple)):
+        raise WrongReceivers("watcher_receivers has to be a list.")
+    plain: list[Json] = []
+    secrets: Json = {}
+    warnings: list[str] = []
+    for number, item in enumerate(given):
+        where = f"watcher_receivers[{number}]"
+        mistake, receiver = _receiver(item)
+        if mistake:
+            raise WrongReceivers(f"{where} {mistake}")
+        name = receiver["name"]
+        if name in secrets:
+            raise WrongReceivers(f"{where} has the same name as another one, {quoted(name)}.")
+        hidden = {key for key, option in RECEIVER_OPTIONS.items() if option.get("no_log")}
+        secrets[name] = {key: receiver[key] for key in sorted(hidden) if receiver[key]}
+        plain.append({key: value for key, value in receiver.items() if key not in hidden})
+        if _is_open(receiver):
+            warnings.append(f"{where} ({clean(name, 60)}) has a secret that is sent without encryption: use https.")
+    return plain, secrets, warnings
+
+
+def _receiver(item: t.Any) -> tuple[str, Json]:
+    """What is wrong with a receiver, to be read after its place; and the receiver, if nothing is."""
+    if not isinstance(item, t.Mapping):
+        return "has to be a dictionary with a name and a url.", {}
+    for key in item:
+        if key not in RECEIVER_OPTIONS:
+            return f"has the key {quoted(key)}, which is not known; allowed are {', '.join(RECEIVER_OPTIONS)}.", {}
+    given = {str(key): value for key, value in item.items() if value is not None}
+    for name, option in RECEIVER_OPTIONS.items():
+        if name in given and ArgumentSpecValidator({name: option}).validate({name: given[name]}).error_messages:
+            choices = f", of {', '.join(option['choices'])}" if "choices" in option else ""
+            return f"has a mistake in {name}: it has to be of the type {option['type']}{choices}.", {}
+    receiver: Json = ArgumentSpecValidator(RECEIVER_OPTIONS).validate(given).validated_parameters
+    awx = receiver["kind"] == AWX
+    receiver["changes"] = receiver["changes"] or ([APPEARED, BACK] if awx else list(CHANGES))
+    receiver["events"] = receiver["events"] or (AFFECTED if awx else ALL)
+    receiver["headers"] = {str(key): str(value) for key, value in (receiver["headers"] or {}).items()}
+    return _mistake(receiver), receiver
+
+
+def _mistake(receiver: Json) -> str:
+    if not _NAME.fullmatch(receiver["name"] or ""):
+        return "needs a name of letters, digits, '.', '-' and '_', up to 41."
+    if not receiver["url"]:
+        return "has no url."
+    header = {receiver["hmac_header"]: receiver["hmac_prefix"]}
+    token = {"Authorization": receiver["token"] or ""}
+    mistake = check.first(
+        check.http_url("url", receiver["url"]),
+        check.positive("timeout", receiver["timeout"], 600),
+        check.headers("headers", receiver["headers"]),
+        check.headers("hmac_header and hmac_prefix", header),
+        # As it is a header, its value is not quoted.
+        "token has to be one line of text." if check.headers("token", token) else "",
+        "" if (receiver["ca_file"] or "/").startswith("/") else "ca_file has to be an absolute path.",
+    )
+    if mistake:
+        return f"has a mistake: {mistake}"
+    if receiver["kind"] == AWX and not _LAUNCH.fullmatch(urlsplit(receiver["url"]).path):
+        return "is of kind awx: its url has to end with /job_templates/NUMBER/launch/."
+    return ""
+
+
+def _is_open(receiver: Json) -> bool:
+    parts = urlsplit(receiver["url"])
+    return parts.scheme == "http" and parts.hostname not in LOOPBACK and bool(receiver["token"] or receiver["headers"])
+
+
+# ---- on its own
+
+
+def sample_events() -> list[Json]:
+    """An event of each type, and no two fields alike: what differs between them depends on the event."""
+    return [
+        {
+            **dict.fromkeys(Event.__annotations__),
+            "event_id": f"sample-{kind}",
+            "event_type": kind,
+            "event_status": f"status-{kind}",
+            "resources": [f"vm-{kind}"],
+            "not_before": f"time-{kind}",
+            "seconds_left": number,
+            "description": f"description-{kind}",
+            "event_source": f"source-{kind}",
+            "duration_seconds": number,
+            "leader": f"vm-{kind}",
+        }
+        for number, kind in enumerate(KNOWN_TYPES)
+    ]
+
+
+def settings_mistakes(settings: Settings, on_its_own: bool) -> list[str]:
+    """What has to be mended before the watcher can be installed."""
+    if on_its_own:
+        missing = settings.values["drain_steps"] is None and "graceful_drain_steps" not in settings.mistakes
+        not_set = (
+            "graceful_drain_steps is not set: a host on its own has to know how it is drained. [] says that nothing"
+        )
+        return settings.messages + [f"{not_set} has to be."] * missing
+    return [message for name, message in settings.mistakes.items() if name.removeprefix("graceful_") in ALWAYS_USED]
+
+
+def on_its_own(variants: t.Sequence[Settings], groups: t.Sequence[str], approve: bool) -> tuple[Json, Json, list[str]]:
+    """What the host does on its own, its secrets, and what it cannot do. There is a variant for each sample event."""
+    values = variants[0].values
+    secrets: Json = {}
+    not_covered: list[str] = []
+    covered: dict[str, list[Json]] = {}
+    for key, (phase, noun, load) in PARTS.items():
+        covered[key] = []
+        shown = {item["name"]: item for item in values[key].shown}
+        for item, reason in _judged(key, variants, load):
+            if reason:
+                not_covered.append(f"{noun} {quoted(item['name'])} ({item['kind']}): {reason}.")
+                continue
+            covered[key].append(shown[item["name"]])
+            name = f"{phase}/{item['name']}"
+            if name in values[key].secrets:
+                secrets[name] = values[key].secrets[name]
+    if all(one.values["health"] == values["health"] for one in variants):
+        secrets.update(values["health"].secrets)
+        health = values["health"].shown
+    else:
+        health = []
+        not_covered.append("Health checks: they depend on the event, and on its own a host knows no templates.")
+    why_not = _why_no_approval(values, [one for one in not_covered if one.startswith("Drain")]) if approve else ""
+    if why_not:
+        not_covered.append(f"Approval: {why_not}.")
+    config = {
+        "steps": covered["drain_steps"],
+        "checkpoint": covered["checkpoint"],
+        "health": health,
+        "checkpoint_dir": values["checkpoint_dir"],
+        "undo_on_failure": values["undo_on_failure"],
+        "drain_budget": values["drain_budget"],
+        "policy": values["policy"],
+        "groups": sorted(groups),
+        "approve": approve and not why_not,
+    }
+    return config, secrets, not_covered
+
+
+def _judged(
+    key: str, variants: t.Sequence[Settings], load: t.Callable[[str], type[Kind]]
+) -> t.Iterator[tuple[Json, str]]:
+    """Each step or checkpoint, in order, and why the host cannot do it on its own."""
+    parts: list[Items] = [one.values[key] for one in variants]
+    seen: set[str] = set()
+    for part in parts:
+        for item in part.items:
+            if item["name"] in seen:
+                continue
+            seen.add(item["name"])
+            same = all(item in other.items for other in parts)
+            if load(item["kind"]).by_controller:
+                yield item, "the controller takes it"
+            elif item["options"].get("to") == "controller":
+                yield item, "it is copied to the controller"
+            elif not same or any(_secret(key, item, other) != _secret(key, item, part) for other in parts):
+                yield item, "it depends on the event, and on its own a host knows no templates"
+            else:
+                yield item, ""
+
+
+def _secret(key: str, item: Json, part: Items) -> t.Any:
+    return part.secrets.get(f"{PARTS[key][0]}/{item['name']}")
+
+
+def _why_no_approval(values: Json, steps: t.Sequence[str]) -> str:
+    if steps:
+        return f"{count(len(steps), 'drain step')} cannot be taken without a controller"
+    if values["confirm"]:
+        return "graceful_confirm is set, so a person has to be asked"
+    if values["min_available"] is not None:
+        return "graceful_min_available is set, and a host on its own does not know the others"
+    return ""
+
+
+def prepared(host: str, options: Json, variants: t.Sequence[Settings], groups: t.Sequence[str]) -> Prepared:
+    """The two files of a host. Raises WrongReceivers."""
+    told, hidden, warnings = receivers(options["receivers"])
+    values = variants[0].values
+    own: Json | None = None
+    steps: Json = {}
+    not_covered: list[str] = []
+    if options["on_its_own"]:
+        own, steps, not_covered = on_its_own(variants, groups, options["approve_alone"])
+    metrics_dir = options["metrics_dir"].rstrip("/")
+    config: Json = {
+        "version": VERSION,
+        "host": host,
+        "state_dir": options["state_dir"],
+        "record_dir": values["record_dir"],
+        "metrics_file": f"{metrics_dir}/{FILE}" if metrics_dir else "",
+        "poll_interval": options["poll_interval"],
+        "spool_max": options["spool_max"],
+        "endpoint": values["endpoint"],
+        "api_version": values["api_version"],
+        "vm_name": values["vm_name"],
+        "secrets_file": options["secrets_file"],
+        "receivers": told,
+        "on_its_own": own,
+    }
+    return Prepared(config, {"receivers": hidden, "steps": steps}, not_covered, warnings)
