@@ -214,6 +214,10 @@ class ActionModule(ActionBase):
     def _in_a_run(self, run: Json) -> Json:
         before = self._vars.get("graceful_host") or {}
         approval = self._task.args.get("approval")
+        if run["only"] is not None and self._host not in run["only"]:
+            return {"skipped": True, "skip_reason": "The event that this run is for does not concern the host."}
+        if before.get("skipped"):
+            before = {}
         order = self._approval(approval) if approval else run.get("orders", {}).get(self._host, {"order": "look"})
         event = (order.get("events") or [PLACEHOLDER])[0]
         settings, mistakes = self._settings(run, event, files=bool(before) or bool(self._task.check_mode))

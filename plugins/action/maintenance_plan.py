@@ -20,6 +20,7 @@ from ansible_collections.graceful.azure.plugins.module_utils._text import clean,
 from ansible_collections.graceful.azure.plugins.plugin_utils import _report_dir as report_dir
 from ansible_collections.graceful.azure.plugins.plugin_utils._door import admitted
 from ansible_collections.graceful.azure.plugins.plugin_utils._drill import under_way
+from ansible_collections.graceful.azure.plugins.plugin_utils._event_hosts import asked_hosts
 from ansible_collections.graceful.azure.plugins.plugin_utils._play import (
     play_hosts,
     require_all_tasks,
@@ -95,7 +96,31 @@ class ActionModule(ActionBase):
             name = f"drill, {name}"
         run = begin(str(uuid.uuid4()), name, options, now)
         run.update(options=options, force=options["force_claim"], **self._known_names(options))
-        return run, [f"Run {name}"]
+        told = [f"Run {name}"]
+        if options["event"] and not options["drill"]:
+            told.append(self._limit_to_event(run, options["event"]))
+            say(told[-1])
+        return run, told
+
+    def _limit_to_event(self, run: Json, event: Json) -> str:
+        """Only the hosts behind the event are asked, if it is known who they are. Returns what to say."""
+        every, play = self._vars["hostvars"], play_hosts(self._vars)
+        known = self._names(every, ())
+        run["learnt"] = {**{host: name for host, name in event["told_by"].items() if host in play}, **run["learnt"]}
+        asked = asked_hosts(event, play, [known, run["learnt"]], self._vars["groups"], self._demands(every))
+        run.update(only=asked.hosts, inventory_names=known)
+        return asked.message
+
+    def _demands(self, every: t.Any) -> Json:
+        """Each host's graceful_min_available, where it is set; what cannot be evaluated as it is written."""
+        found = {}
+        for host in self._vars["groups"].get("all", []):
+            written = variables_of(every, host).get("graceful_min_available")
+            if written is not None:
+                found[host] = written
+                with contextlib.suppress(Exception):
+                    found[host] = every[host]["graceful_min_available"]
+        return found
 
     def _options(self) -> Json:
         settings = read_settings(self._vars, self._templar.template, ("run",))
@@ -137,18 +162,20 @@ class ActionModule(ActionBase):
         before: Json = json.loads(self._vars["graceful_pass"]["run"])
         every = self._vars["hostvars"]
         targeted = play_hosts(self._vars)
-        answers = {host: variables_of(every, host).get("graceful_host") for host in targeted}
-        hosts = {host: _seen(answer, before["pass"] + 1) for host, answer in answers.items() if answer}
+        answers = {host: variables_of(every, host).get("graceful_host") or {"skipped": True} for host in targeted}
+        asked = {host: answer for host, answer in answers.items() if not answer.get("skipped")}
+        hosts = {host: _seen(answer, before["pass"] + 1) for host, answer in asked.items()}
         now = time.time()
         something = any((seen.get("observation") or {}).get("events") for seen in hosts.values())
         seen = Seen(
             hosts=hosts,
             groups={name: list(members) for name, members in self._vars["groups"].items()},
-            names=self._names(every, targeted) if something and not before["drill"] else {},
+            names=self._inventory_names(before, every, targeted) if something and not before["drill"] else {},
             options=before["options"],
             now=now,
             approvals=self._approvals(before),
             answers=self._answers(before),
+            unasked=frozenset(targeted).difference(before["only"] or targeted),
         )
         run = advance(before, seen)
         told = messages(before, run, now)
@@ -163,7 +190,11 @@ class ActionModule(ActionBase):
             self._keep_names(run)
         return run, told
 
-    def _names(self, every: t.Any, targeted: t.Sequence[str]) -> dict[str, str]:
+    def _inventory_names(self, before: Json, every: t.Any, targeted: t.Sequence[str]) -> dict[str, str]:
+        # A run for one event has looked them up in the beginning.
+        return before["inventory_names"] if before["only"] is not None else self._names(every, targeted)
+
+    def _names(self, every: t.Any, targeted: t.Collection[str]) -> dict[str, str]:
         """Azure names that the inventory tells, by graceful_vm_name or by azure.azcollection's inventory plugin."""
         names = {}
         for host in self._vars["groups"].get("all", []):

@@ -87,14 +87,28 @@ def requirements(
     for groups, demand in demands:
         wanted = dict(demand.by_group)
         if demand.own_groups is not None:
-            own = [group for group in groups if group not in CATCH_ALL_GROUPS]
-            wanted = dict.fromkeys(own or ["all"], demand.own_groups)
+            wanted = dict.fromkeys(_own(groups), demand.own_groups)
         for group, amount in wanted.items():
             if group in sizes:
                 required[group] = max(required.get(group, 0), amount.of(sizes[group]))
             elif demand.own_groups is None:
                 missing.add(group)
     return required, sorted(missing)
+
+
+def demanded_groups(value: t.Any, groups: t.Sequence[str]) -> list[str]:
+    """The groups that a demand of a host in these groups is about. What cannot be read may be about all of them."""
+    try:
+        demand = validate_min_available(value)
+    except check.WrongSetting:
+        return list(groups)
+    if demand is None:
+        return []
+    return list(demand.by_group) if demand.own_groups is None else _own(groups)
+
+
+def _own(groups: t.Sequence[str]) -> list[str]:
+    return [group for group in groups if group not in CATCH_ALL_GROUPS] or ["all"]
 
 
 class Ledger:

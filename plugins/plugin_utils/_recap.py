@@ -59,6 +59,8 @@ def messages(before: Json, run: Json, now: float) -> list[str]:
     """What changed in this pass, each line with its time."""
     at = datetime.fromtimestamp(now, timezone.utc).strftime("%H:%M:%S")
     lines = []
+    if run["asks_all"] and not before["asks_all"]:
+        lines.append(run["asks_all"])
     for event_id in run["events"]:
         said, said_before = _event_state(run, event_id), _event_state(before, event_id)
         story, known = run["events"][event_id], before["events"].get(event_id) or {}

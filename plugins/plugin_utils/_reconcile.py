@@ -20,7 +20,7 @@ from ansible_collections.graceful.azure.plugins.module_utils._document import (
     same_name,
 )
 from ansible_collections.graceful.azure.plugins.module_utils._policy import action_of
-from ansible_collections.graceful.azure.plugins.module_utils._text import clean, iso, listed
+from ansible_collections.graceful.azure.plugins.module_utils._text import clean, iso, listed, quoted_list
 from ansible_collections.graceful.azure.plugins.plugin_utils._approvals import approvals
 from ansible_collections.graceful.azure.plugins.plugin_utils._controller_steps import tasks_of
 from ansible_collections.graceful.azure.plugins.plugin_utils._plan import plan
@@ -71,6 +71,8 @@ class Seen(t.NamedTuple):
     # What became of the approvals of the last pass, and of the question to a person.
     approvals: t.Sequence[Json] = ()
     answers: t.Mapping[str, bool] = {}
+    # Hosts of the play that were not asked, because the run is for one event that does not concern them.
+    unasked: t.Collection[str] = ()
 
 
 def begin(run_id: str, run_name: str, options: Json, now: float) -> Json:
@@ -90,6 +92,9 @@ def begin(run_id: str, run_name: str, options: Json, now: float) -> Json:
         "names": {},
         "learnt": {},
         "doubtful_names": [],
+        # Whom the run asks; None: all hosts of the play. And why it asks all of them after all.
+        "only": None,
+        "asks_all": "",
         "orders": {},
         "approve": [],
         "confirm": [],
@@ -177,8 +182,8 @@ class _Pass:
         return bool(self.seen.hosts[host].get("pass") == self.run["pass"])
 
     def _has_left(self, host: str) -> bool:
-        """It had nothing to do and does not take part at the moment."""
-        return host in self.seen.hosts and not self._is_current(host)
+        """It had nothing to do, or was not asked, and does not take part at the moment."""
+        return host in self.seen.unasked or (host in self.seen.hosts and not self._is_current(host))
 
     @property
     def _can_join(self) -> bool:
@@ -189,6 +194,9 @@ class _Pass:
         names = self._azure_names()
         for host, name in names.items():
             observations[host] = {"reachable": False, "vm_name": name, "events": None, "error": None}
+        for host in self.seen.unasked:
+            # Nothing speaks against it. What an event needs of it, it has to report itself.
+            observations[host] = {"reachable": True, "vm_name": names.get(host), "events": None, "error": None}
         settings = {}
         for host, seen in self.seen.hosts.items():
             observation = seen.get("observation") or {}
@@ -210,7 +218,8 @@ class _Pass:
                 },
             }
             settings[host] = {key: own[key] for key in SETTINGS if own.get(key) is not None}
-        return plan(observations, self.seen.groups, list(self.seen.hosts), settings, now=iso(self.now))
+        targeted = [*self.seen.hosts, *self.seen.unasked]
+        return plan(observations, self.seen.groups, targeted, settings, now=iso(self.now))
 
     def _azure_names(self) -> dict[str, str]:
         """As told by the hosts in this run, by the inventory, or in earlier runs unless another host has it now."""
@@ -657,7 +666,9 @@ class _Pass:
             run["next"] = "approve.yml"
         elif run["joining"]:
             # All hosts of the play look again, and those that are named now go on with the others.
-            run.update(next=NOTHING, joinings=run["joinings"] + 1, involved=sorted(self.seen.hosts))
+            run.update(next=NOTHING, joinings=run["joinings"] + 1, involved=sorted({*self.seen.hosts, *run["joining"]}))
+            if run["only"] is not None:
+                run["only"] = sorted({*run["only"], *run["joining"]})
         else:
             run["next"] = CONTROLLER_STEPS if run["controller_steps"] else "act.yml"
         if run["next"] != CONTROLLER_STEPS:
@@ -679,9 +690,28 @@ class _Pass:
         return any((host, same_id(entry["event_id"])) not in closed for entry in standing for host in entry["hosts"])
 
     def _joining(self) -> list[str]:
-        """Hosts that had nothing to do before and that an event names now."""
+        """Hosts that had nothing to do before and that an event names now, or may name."""
+        if not self._can_join:
+            return []
         named = {host for entry in self.run["plan"]["events"] if self._matters(entry) for host in entry["hosts"]}
-        return sorted(host for host in named if self._has_left(host)) if self._can_join else []
+        unknown = self._names_of_nobody()
+        if unknown:
+            self.run["asks_all"] = (
+                f"None of the hosts that were asked has the Azure name {quoted_list(unknown)}: all hosts are asked."
+            )
+            named.update(self.seen.unasked)
+        return sorted(host for host in named if self._has_left(host))
+
+    def _names_of_nobody(self) -> list[str]:
+        """Names in events that none of the hosts has which were asked, while there are hosts that were not."""
+        if not self.seen.unasked:
+            return []
+        event = self.seen.options.get("event") or {"resources": []}
+        known = {same_name(name) for host, name in self._azure_names().items() if host not in self.seen.unasked}
+        lost = [name for name in event["resources"] if same_name(name) not in known]
+        return lost + [
+            name for entry in self.run["plan"]["events"] if self._matters(entry) for name in entry["unknown_names"]
+        ]
 
     def _tell(self) -> None:
         """What the webhooks have not been told yet: at once, unless somebody has no time for that, and at the end."""

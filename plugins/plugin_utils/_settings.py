@@ -20,6 +20,7 @@ from ansible_collections.graceful.azure.plugins.module_utils._kind import Kind
 from ansible_collections.graceful.azure.plugins.module_utils._policy import validate_policy
 from ansible_collections.graceful.azure.plugins.module_utils._text import clean, masked_all, quoted
 from ansible_collections.graceful.azure.plugins.plugin_utils._capacity import validate_min_available
+from ansible_collections.graceful.azure.plugins.plugin_utils._event_hosts import read_event
 from ansible_collections.graceful.azure.plugins.plugin_utils._webhooks import webhook_mistake
 from ansible_collections.graceful.azure.plugins.plugin_utils._window import validate_window
 
@@ -41,6 +42,8 @@ class Setting(t.NamedTuple):
     description: str
     check: Checker
     where: str = "host"
+    # Text from outside: it is not evaluated.
+    literal: bool = False
 
 
 def _text(value: t.Any, name: str) -> str:
@@ -292,6 +295,15 @@ SETTINGS: t.Final[t.Mapping[str, Setting]] = {
     "checkpoint_dir": Setting(
         "path", "/var/lib/graceful/checkpoints", "Directory for archives, on a disk of the host that survives.", _path
     ),
+    "event": Setting(
+        "raw",
+        None,
+        "The event that the run is started for: a message of the watcher or of an event source, or the event in it. "
+        "Only the hosts behind its Resources are asked, see [docs/eda.md](eda.md). An extra variable, never evaluated.",
+        read_event,
+        "run",
+        True,
+    ),
     "wait": Setting(
         "float", 0, "Seconds to wait for an announcement. 0 takes what is there. An extra variable.", seconds, "run"
     ),
@@ -385,7 +397,7 @@ def read_settings(
             )
             continue
         try:
-            value = template(variables[name])
+            value = variables[name] if setting.literal else template(variables[name])
         except Exception as exc:
             values[key] = setting.default
             mistakes[name] = f"{name} cannot be evaluated: {_reason(exc)}"

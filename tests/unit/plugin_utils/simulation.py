@@ -281,7 +281,7 @@ class Player:
         if not first:
             self._confirm()
             self._approve()
-        self._act(self.targeted if first else self.run["involved"])
+        self._act((self.run["only"] or self.targeted) if first else self.run["involved"])
         before = self.run
         seen = Seen(
             hosts=self.told,
@@ -291,6 +291,7 @@ class Player:
             now=self.world.now,
             approvals=self.approvals,
             answers=self.answers,
+            unasked=set(self.targeted).difference(self.run["only"] or self.targeted),
         )
         # All of it has to survive as facts.
         self.run = json.loads(json.dumps(advance(before, seen)))

@@ -1212,3 +1212,86 @@ def test_a_failed_drain_with_a_step_of_the_controller_is_undone_by_it(world: Wor
     assert outcome(player.play()) == "held"
     assert event.posts == []
     assert web1.machine.happened == ["do lb", "undo lb"]
+
+
+# A run for one event
+
+
+def run_for(world: World, *asked: str, resources: t.Sequence[str] = (), **options: t.Any) -> Player:
+    """A run that asks these hosts only, because they are thought to have the names."""
+    names = list(resources) or [world.hosts[host].vm_name for host in asked]
+    player = Player(world, event={"event_id": "E1", "resources": names}, **options)
+    player.run["only"] = list(asked)
+    return player
+
+
+def called(player: Player) -> list[str]:
+    return sorted({host for _pass, host, _order in player.orders})
+
+
+def test_a_run_for_one_event_asks_its_hosts_only(world: World) -> None:
+    world.add(*(f"web{number}" for number in range(20)))
+    world.announce("E1", "web3", "web7")
+    player = run_for(world, "web3", "web7")
+    assert outcome(player.play()) == "completed"
+    assert called(player) == ["web3", "web7"]
+    assert not player.run["asks_all"]
+
+
+def test_a_run_for_one_event_that_is_over_asks_its_hosts_only_and_ends(world: World) -> None:
+    world.add("web1", "web2", "web3")
+    player = run_for(world, "web1", "web2")
+    assert player.play()["result"] == "nothing"
+    assert (called(player), player.run["pass"]) == (["web1", "web2"], 1)
+
+
+def test_a_host_that_another_event_names_joins_a_run_for_one_event(world: World) -> None:
+    world.add("web1", "web2", "web3", "web4")
+    world.announce("E1", "web1")
+    world.announce("E2", "web1", "web3", after=3)
+    player = run_for(world, "web1")
+    player.names = {host: f"vm-{host}" for host in world.hosts}
+    report = player.play()
+    assert (outcome(report), outcome(report, "E2")) == ("completed", "completed")
+    assert called(player) == ["web1", "web3"]
+
+
+def test_an_event_of_others_does_not_widen_a_run_for_one_event(world: World) -> None:
+    world.add("web1", "web2", "web3")
+    world.announce("E1", "web1")
+    world.announce("E2", "stranger")
+    player = run_for(world, "web1")
+    assert outcome(player.play()) == "completed"
+    assert called(player) == ["web1"]
+
+
+def test_names_that_are_out_of_date_make_a_run_for_one_event_ask_everyone(world: World) -> None:
+    world.add("web1", "web2", "web3")
+    world.announce("E1", "web3")
+    player = run_for(world, "web1", resources=["vm-web3"])
+    report = player.play()
+    assert outcome(report) == "completed"
+    assert called(player) == ["web1", "web2", "web3"]
+    said = "None of the hosts that were asked has the Azure name 'vm-web3': all hosts are asked."
+    assert [line for line in player.lines if said in line]
+
+
+def test_more_names_in_the_document_than_in_the_message_make_it_ask_everyone(world: World) -> None:
+    world.add("web1", "web2", "web3")
+    world.announce("E1", "web1", "web3")
+    player = run_for(world, "web1")
+    report = player.play()
+    assert outcome(report) == "completed"
+    assert called(player) == ["web1", "web2", "web3"]
+
+
+def test_a_run_for_one_event_holds_as_any_other(world: World) -> None:
+    world.add("web1", "web2", "web3")
+    world.announce("E1", "web1", "web2", notice=100)
+    world.hosts["web2"].away = lambda _now: True
+    player = run_for(world, "web1", "web2")
+    player.run["learnt"] = {"web2": "vm-web2"}
+    report = player.play()
+    assert outcome(report) == "held"
+    assert "web2 cannot be reached" in holds(report)
+    assert called(player) == ["web1", "web2"]
