@@ -18,13 +18,15 @@ COPY := .cache/collections/ansible_collections/graceful/azure
 each = status=0; for name in $(1); do ($(2)) || status=1; done; exit $$status
 # As `each`, for all environments but that which make test uses.
 others = best=$$($(PYTHON) $(TOOLS)/environments.py best); $(call each,lowest main newest,[ "$$name" = "$$best" ] || { $(1); })
-# Runs the targets $(1) and says what was skipped. One after the other: each uses both processors, and some wait for answers.
+# Runs the targets $(1), lint and types, and says what was skipped. Tests one after the other: each uses both processors, and
+# some wait for answers.
 parts = rm -rf .cache/skipped; status=0; \
 	$(MAKE) --keep-going $(1) || status=$$?; \
+	$(MAKE) --keep-going --jobs=2 --output-sync=target lint types || status=$$?; \
 	echo; echo "== skipped, and why"; cat .cache/skipped/* 2>/dev/null | grep . || echo nothing; \
 	if [ $$status != 0 ]; then echo "== failed: see above"; exit $$status; fi; echo "== all passed"
 # The longest first: what make test does, and what make test-all does beside it.
-QUICK := integration-quick unit-best lint types
+QUICK := integration-quick unit-best
 MATRIX := integration sanity unit-others docs-lint tarball
 
 .PHONY: help
