@@ -11,7 +11,6 @@ import typing as t
 
 from ansible.errors import AnsibleActionFail
 from ansible.playbook.conditional import Conditional
-from ansible.plugins.action import ActionBase
 from ansible_collections.graceful.azure.plugins.module_utils._steps import archive_name
 from ansible_collections.graceful.azure.plugins.module_utils._text import clean, clean_all, duration, quoted
 from ansible_collections.graceful.azure.plugins.plugin_utils import _controller_steps as controller
@@ -34,7 +33,7 @@ from ansible_collections.graceful.azure.plugins.plugin_utils._settings import (
     drain_not_set,
     seconds,
 )
-from ansible_collections.graceful.azure.plugins.plugin_utils._slices import SlicedModule, say
+from ansible_collections.graceful.azure.plugins.plugin_utils._slices import SlicedAction, SlicedModule, say
 
 MODULE = "graceful.azure.host_maintenance"
 SLICE = 10.0
@@ -70,7 +69,7 @@ FOR_TASKS = ("report", "observation", "interruptions", "changed")
 Json = dict[str, t.Any]
 
 
-class ActionModule(ActionBase):
+class ActionModule(SlicedAction):
     """Calls the engine on the host. Whatever happens to the host is data in the result, never a failed task."""
 
     _supports_check_mode = True
@@ -247,6 +246,7 @@ class ActionModule(ActionBase):
                 **{key: settings.values[key] for key in SHOWN},
                 "drain_not_set": drain_not_set(self._vars),
                 "looks": bool(controller.looks(steps, 0)),
+                "steps": len(steps) + len(settings.values["checkpoint"].items),
             },
             "mistakes": mistakes,
             "interruptions": interruptions,

@@ -8,10 +8,9 @@ import math
 import time
 import typing as t
 
-from ansible.plugins.action import ActionBase
 from ansible_collections.graceful.azure.plugins.module_utils._text import clean, duration, listed
 from ansible_collections.graceful.azure.plugins.module_utils._waiter import times_of
-from ansible_collections.graceful.azure.plugins.plugin_utils._slices import SlicedModule, say
+from ansible_collections.graceful.azure.plugins.plugin_utils._slices import SlicedAction, SlicedModule, say
 
 MODULE = "graceful.azure.scheduled_events_wait"
 SLICE = 30.0
@@ -19,7 +18,7 @@ SLICE = 30.0
 Result = dict[str, t.Any]
 
 
-class ActionModule(ActionBase):
+class ActionModule(SlicedAction):
     """Runs the module in slices, so that the task lives through a reboot of its host and shows how far it is."""
 
     def run(self, tmp: t.Any = None, task_vars: Result | None = None) -> Result:

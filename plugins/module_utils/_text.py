@@ -37,6 +37,11 @@ def clean(value: t.Any, limit: int = LONGEST) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
+def readable(text: str) -> str:
+    """The lines of the text without characters that a terminal would act on."""
+    return "".join("?" if unicodedata.category(char) in _UNREADABLE and char not in "\t\n\r" else char for char in text)
+
+
 def _text(value: t.Any) -> str:
     try:
         return str(value)

@@ -40,8 +40,10 @@ URGENT = 120
 UNCONFIRMED_FOR = 30
 # How old a report that a host is ready may be, and a second more for each host: they do not all report at once.
 FRESH = 15
-# How old the proof of a step that the controller takes may be.
+# How old the proof of a step that the controller takes may be, and how old where passes take long: each step is proven in
+# a pass of its own, and what is proven has to count until the others are.
 STEP_FRESH = 30.0
+STEP_FRESH_AT_MOST = 300.0
 # How long after the host has asked the controller takes a step. Other runs take over only after a longer silence.
 STEP_TAKEN_WITHIN = 60
 # How often a host is tried to be put back by one run.
@@ -86,6 +88,7 @@ def begin(run_id: str, run_name: str, options: Json, now: float) -> Json:
         "announced": (options.get("drill") or {}).get("announced"),
         "wait_until": now + options.get("wait", 0),
         "pass": 0,
+        "at": now,
         "events": {},
         "hosts": {},
         # Azure names that hosts told in this run, and those that they told to earlier ones.
@@ -119,7 +122,9 @@ class _Pass:
         self.run = run
         self.seen = seen
         self.now = seen.now
-        run["pass"] += 1
+        # How long the last pass took, also where the controller was slow.
+        self.took = max(0.0, self.now - run["at"])
+        run.update({"pass": run["pass"] + 1, "at": self.now})
         for host in seen.hosts:
             self._remember_host(host)
         run["plan"] = self._plan()
@@ -514,14 +519,15 @@ class _Pass:
         own = self._own_events(host)
         events = [own.get(same_id(entry["event_id"])) or _event_of(entry) for entry in wanted]
         seconds = float(min(LONGEST, max(LEAST, usable)))
-        return self._orders("ready", events, seconds=seconds, drain=drain, urgent=left < URGENT, fresh=self._fresh)
+        return self._orders("ready", events, seconds=seconds, drain=drain, urgent=left < URGENT, fresh=self._fresh(host))
 
-    @property
-    def _fresh(self) -> float:
+    def _fresh(self, host: str) -> float:
         """What was verified before a person was asked does not count when the person has answered."""
         if self.run["confirm"]:
             return 0.0
-        return min(STEP_FRESH, self.now - self.run["answered"]) if self.run.get("answered") else STEP_FRESH
+        passes = 1 + int(self.run["hosts"][host]["settings"].get("steps") or 1)
+        fresh = max(STEP_FRESH, min(STEP_FRESH_AT_MOST, passes * self.took + 10))
+        return min(fresh, self.now - self.run["answered"]) if self.run.get("answered") else fresh
 
     def _own_events(self, host: str) -> dict[str, Json]:
         events = (self.seen.hosts[host].get("observation") or {}).get("events") or []

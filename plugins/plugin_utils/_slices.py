@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import typing as t
 
 from ansible import constants as C
@@ -16,7 +17,7 @@ from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.graceful.azure.plugins.module_utils._clock import Clock
-from ansible_collections.graceful.azure.plugins.module_utils._text import clean, iso
+from ansible_collections.graceful.azure.plugins.module_utils._text import clean, iso, readable
 
 RECONNECT_PAUSE = 2.0
 # While a host goes down or comes up, its ssh may already answer and its Python not yet; after this long it is broken.
@@ -49,6 +50,26 @@ class Slice(t.NamedTuple):
     failed: bool = False
     # The host was not reachable, or the module was killed: run it again after reconnect().
     interrupted: bool = False
+
+
+class SlicedAction(ActionBase):
+    """An action plugin for a module of ours. What the host answers is cleaned before Ansible shows anything of it."""
+
+    def _parse_returned_data(self, res: Result, *more: t.Any) -> t.Any:
+        return super()._parse_returned_data({**res, "stdout": _answer(res.get("stdout") or "")}, *more)
+
+
+def _answer(stdout: str) -> str:
+    """The module's answer with warnings that can be shown, and without what else was printed beside it."""
+    try:
+        told = json.loads(stdout[stdout.find("{") : stdout.rfind("}") + 1])
+    except (RecursionError, ValueError):
+        return readable(stdout)
+    told.pop("deprecations", None)
+    if "warnings" in told:
+        warnings = told["warnings"]
+        told["warnings"] = [clean(one, 1000) for one in warnings[:20]] if isinstance(warnings, list) else []
+    return json.dumps(told)
 
 
 class SlicedModule:

@@ -36,12 +36,13 @@ except ValueError:
 sys.stdout.write(told)
 sys.exit(done.returncode)
 """
-# Every text that a host sends is a payload, but for those that the controller has to understand to go on.
+# Every text that a host sends is a payload, but for those that the controller has to understand to go on. Sources of an
+# event that differ would hold it.
 PAYLOADS_EVERYWHERE = """
 import os
 
 KEPT = ("state", "mode", "event_id", "event_type", "event_status", "phase", "kind", "status", "what", "not_before",
-        "run_id", "resources", "vm_name", "leader", "order", "name", "document")
+        "run_id", "resources", "vm_name", "leader", "order", "name", "document", "event_source")
 
 def poisoned(value, key=""):
     if isinstance(value, dict):

@@ -350,7 +350,7 @@ class Player:
                 "pass": self.run["pass"] + 1,
                 "order": order["order"],
                 "events": [one["event_id"] for one in order.get("events") or []],
-                "settings": dict(host.settings),
+                "settings": {**host.settings, "steps": len(host.steps) + len(host.checkpoint)},
                 "mistakes": list(host.mistakes),
                 "interruptions": [],
             }

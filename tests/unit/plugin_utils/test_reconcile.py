@@ -678,6 +678,24 @@ def test_a_run_that_was_suspended_before_its_approval_verifies_all_hosts_again(w
     assert len(event.posts) == 1
 
 
+@pytest.mark.parametrize("seconds", [10, 40])
+@pytest.mark.parametrize("steps", [1, 2, 5])
+def test_hosts_agree_that_they_are_ready_although_passes_take_long(world: World, seconds: float, steps: int) -> None:
+    web1, web2 = world.add("web1", "web2")
+    web1.steps = [step("lb", "remote")]
+    # Each of them is proven in a pass of its own.
+    web2.steps = [step(f"lb{number}", "remote") for number in range(steps)]
+    event = world.announce("E1", "web1", "web2", notice=3600)
+    player = Player(world)
+
+    def slow() -> None:
+        # The steps of the controller are what takes long, not the approval.
+        world.now += 0 if player.run["approve"] else seconds
+
+    assert player.play(each=slow)["result"] == "done"
+    assert event.posts[0][0] < event.not_before
+
+
 def test_a_step_that_a_host_has_asked_for_long_ago_is_not_taken_before_it_is_asked_again(world: World) -> None:
     (host,) = world.add("web1")
     host.steps = [step("lb", "remote")]
