@@ -12,6 +12,7 @@ from ansible_collections.graceful.azure.plugins.module_utils._text import clean
 from ansible_collections.graceful.azure.plugins.plugin_utils import _report_dir as report_dir
 from ansible_collections.graceful.azure.plugins.plugin_utils._drill import drill_margin
 from ansible_collections.graceful.azure.plugins.plugin_utils._report import safe, summary
+from ansible_collections.graceful.azure.plugins.plugin_utils._settings import ARTIFACTS, PREFIX
 from ansible_collections.graceful.azure.plugins.plugin_utils._slices import say
 
 OPTIONS = {
@@ -39,14 +40,8 @@ class ActionModule(ActionBase):
         if options["directory"] and (options["always"] or short["events"] or short["result"] != "nothing"):
             result.update(self._write(report_dir.absolute(options["directory"]), data, options["keep"]))
         # Artifacts for AWX, as set_stats would leave them.
-        stats = {
-            "graceful_result": short["result"],
-            "graceful_drill": short["drill"],
-            "graceful_report": result["page"],
-            "graceful_report_data": result["data"],
-            "graceful_events": short["events"],
-            "graceful_host_results": short["hosts"],
-        }
+        told = (short["result"], short["drill"], result["page"], result["data"], short["events"], short["hosts"])
+        stats = {PREFIX + name: value for name, value in zip(ARTIFACTS, told, strict=True)}
         result["ansible_stats"] = {"data": stats, "per_host": False, "aggregate": False}
         result["ansible_facts"] = {"report_path": result["page"]}
         for line in [f"Report: {result['page']}"] * bool(result["page"]) + result["margin"]:

@@ -90,7 +90,7 @@ stats:
       description: The result of the run.
       type: str
       sample: done
-    graceful_drill:
+    graceful_was_drill:
       description: Whether it was a drill.
       type: bool
     graceful_report:

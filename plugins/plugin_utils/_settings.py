@@ -28,8 +28,11 @@ Json = dict[str, t.Any]
 PREFIX = "graceful_"
 LONGEST = 86400
 DRILLED = ("Reboot", "Redeploy", "Freeze", "Preempt", "Terminate")
-# Written by the roles themselves, not by users.
+# Registered by the roles themselves, not written by users.
 INTERNAL = ("host", "pass", "drill", "written")
+# What a run leaves for AWX, which hands it to the later jobs of a workflow as extra variables: always all of them.
+ARTIFACTS = ("result", "was_drill", "report", "report_data", "events", "host_results")
+NO_SUCH_VARIABLE = "there is no such variable"
 WrongSetting = check.WrongSetting
 Checker = t.Callable[[t.Any, str], t.Any]
 
@@ -427,15 +430,24 @@ def _reason(exc: Exception) -> str:
 def misspelt(variables: t.Mapping[str, t.Any]) -> dict[str, str]:
     """Variables with our prefix that do not exist, each with the nearest name."""
     found = {}
+    results = [key for key in INTERNAL if registered(variables, key)]
+    left_by_a_run = ARTIFACTS if all(PREFIX + key in variables for key in ARTIFACTS) else ()
+    ours = {*SETTINGS, *results, *left_by_a_run}
     for name in variables:
-        if not isinstance(name, str) or not name.startswith(PREFIX) or name.startswith("graceful__"):
+        if not isinstance(name, str) or not name.startswith(PREFIX):
             continue
         key = name[len(PREFIX) :]
-        if key not in SETTINGS and key not in INTERNAL:
+        if key not in ours:
             near = difflib.get_close_matches(key, list(SETTINGS), 1)
             hint = f"Is {PREFIX}{near[0]} meant?" if near else "The guide has the list of variables."
-            found[name] = f"{clean(name, 80)} is set, but there is no such variable. {hint}"
+            found[name] = f"{clean(name, 80)} is set, but {NO_SUCH_VARIABLE}. {hint}"
     return found
+
+
+def registered(variables: t.Mapping[str, t.Any], key: str) -> Json:
+    """What a role has registered: a mapping. Anything else was written, for example as a slip for graceful_hosts."""
+    value = variables.get(PREFIX + key)
+    return dict(value) if isinstance(value, t.Mapping) else {}
 
 
 def drain_not_set(variables: t.Mapping[str, t.Any]) -> bool:

@@ -232,7 +232,7 @@ def test_page_and_data_are_written_once_whatever_the_hosts_are(play: Play) -> No
     assert f"Report: {run.directory / page}" in run.output
     assert run.stats == {
         "graceful_result": "done",
-        "graceful_drill": False,
+        "graceful_was_drill": False,
         "graceful_report": str(run.directory / page),
         "graceful_report_data": str(run.directory / kept),
         "graceful_events": [
@@ -329,7 +329,7 @@ def test_every_format_arrives(play: Play, hooks: Hooks) -> None:
     assert alert["dedup_key"] == EVENT_ID
     assert alert["payload"]["summary"] == f"{headline}: held: Reboot of web-0"
     assert "s3cret" not in run.output
-    assert run.stats["graceful_drill"] is True
+    assert run.stats["graceful_was_drill"] is True
     assert "so it is not known how long it would have taken." in run.output
 
     run = play(data(), report_occasion="restored", report_webhooks=webhooks[3:])

@@ -9,6 +9,7 @@ import typing as t
 
 import pytest
 from ansible_collections.graceful.azure.plugins.plugin_utils._settings import (
+    ARTIFACTS,
     INTERNAL,
     SETTINGS,
     Items,
@@ -199,8 +200,22 @@ def test_a_name_that_does_not_exist_is_said_with_the_nearest_one(name: str, hint
 
 
 def test_other_variables_and_those_of_the_roles_are_left_alone() -> None:
-    ours = [f"graceful_{name}" for name in (*SETTINGS, *INTERNAL)]
-    assert misspelt({**dict.fromkeys(ours, 1), "nginx_drain_step": 1, 5: 6}) == {}  # type: ignore[dict-item]
+    ours = {f"graceful_{name}": 1 for name in SETTINGS}
+    registered = {f"graceful_{name}": {"changed": False} for name in INTERNAL}
+    assert misspelt({**ours, **registered, "nginx_drain_step": 1, 5: 6}) == {}  # type: ignore[dict-item]
+
+
+def test_what_the_roles_register_is_a_slip_if_a_user_has_written_it() -> None:
+    assert "Is graceful_hosts meant?" in misspelt({"graceful_host": "web1"})["graceful_host"]
+    assert set(misspelt({f"graceful_{name}": False for name in INTERNAL})) == {f"graceful_{name}" for name in INTERNAL}
+
+
+def test_what_an_earlier_job_of_a_workflow_left_is_no_mistake() -> None:
+    left = {f"graceful_{name}": "" for name in ARTIFACTS}
+    assert misspelt(left) == {}
+    # One alone was not left by a run.
+    for name in left:
+        assert name in misspelt({name: ""})
 
 
 def test_an_empty_list_of_steps_is_a_choice_and_a_missing_one_is_none() -> None:
