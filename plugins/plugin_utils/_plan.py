@@ -291,10 +291,14 @@ def _host_holds(seen: Sighting, hosts: t.Iterable[Host]) -> list[str]:
 def _not_set(hosts: t.Iterable[Host], decisions: t.Mapping[str, Decision]) -> list[str]:
     """That nothing is drained has to be a choice: an empty list, or an action that does not drain."""
     return [
-        f"nothing is drained on {clean(host.name)}: graceful_drain_steps is not set"
+        nothing_drained(host.name)
         for host in hosts
         if host.drain_not_set and host.targeted and host.reachable and decisions[host.name].drains
     ]
+
+
+def nothing_drained(host: str) -> str:
+    return f"nothing is drained on {clean(host, 80)}: graceful_drain_steps is not set"
 
 
 # ---- all events together: when

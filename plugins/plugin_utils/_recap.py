@@ -22,6 +22,7 @@ from ansible_collections.graceful.azure.plugins.module_utils._text import (
     quoted_list,
 )
 from ansible_collections.graceful.azure.plugins.plugin_utils._drill import DRILL, margin
+from ansible_collections.graceful.azure.plugins.plugin_utils._plan import nothing_drained
 from ansible_collections.graceful.azure.plugins.plugin_utils._reconcile import NEVER_COME_BACK
 
 Json = dict[str, t.Any]
@@ -300,7 +301,8 @@ def _outcome(run: Json, event_id: str, story: Json, hosts: t.Mapping[str, Json])
     if entry["wait_until"] and not claimed:
         return "deferred", [f"deferred until {entry['wait_until']}: {entry['wait_reason']}"]
     if entry["lapsed"] and claimed:
-        return "drained", []
+        reasons = _nothing_drained(run, claimed)
+        return ("failed" if reasons else "drained"), reasons
     if action.drains and not action.approves:
         return _drained_only(run, story)
     if story["started"] or (story["gone"] and story["gone"] >= (entry["not_before"] or "9")):
@@ -337,7 +339,17 @@ def _drained_only(run: Json, story: Json) -> tuple[str, list[str]]:
         known = run["hosts"].get(host)
         said = story["problems"].get(host) or (known and (known["message"] or known["error"])) or "it did not report"
         reasons.append(f"{clean(host, 80)} is not ready: {said if known else 'it is not part of this run'}")
+    reasons += _nothing_drained(run, draining)
     return ("failed" if reasons else "drained"), reasons
+
+
+def _nothing_drained(run: Json, hosts: t.Sequence[str]) -> list[str]:
+    """Of hosts that nobody wrote down how to drain. They may be gone now: what they said before counts."""
+    return [
+        nothing_drained(host)
+        for host in hosts
+        if run["hosts"].get(host, {}).get("settings", {}).get("drain_not_set")
+    ]
 
 
 def _ever_ready(run: Json, story: Json, hosts: t.Sequence[str]) -> list[str]:
