@@ -31,6 +31,7 @@ from ansible_collections.graceful.azure.plugins.plugin_utils._settings import (
     Settings,
     WrongSetting,
     drain_not_set,
+    registered,
     seconds,
 )
 from ansible_collections.graceful.azure.plugins.plugin_utils._slices import SlicedAction, SlicedModule, say
@@ -100,7 +101,7 @@ class ActionModule(SlicedAction):
     def _alone(self) -> Json:
         args = self._task.args
         role = str(args.get("role") or "")
-        before = (self._vars.get("graceful_host") or {}) if args.get("continued") else {}
+        before = registered(self._vars, "host") if args.get("continued") else {}
         if not role:
             try:
                 return self._as_a_task(dict(args))
@@ -211,7 +212,7 @@ class ActionModule(SlicedAction):
     # ---- as one pass of the role maintenance
 
     def _in_a_run(self, run: Json) -> Json:
-        before = self._vars.get("graceful_host") or {}
+        before = registered(self._vars, "host")
         approval = self._task.args.get("approval")
         if run["only"] is not None and self._host not in run["only"]:
             return {"skipped": True, "skip_reason": "The event that this run is for does not concern the host."}

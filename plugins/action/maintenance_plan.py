@@ -15,6 +15,7 @@ from ansible import constants as C
 from ansible import context
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
+from ansible.utils.vars import load_extra_vars
 from ansible_collections.graceful.azure.plugins.module_utils._checks import WrongSetting
 from ansible_collections.graceful.azure.plugins.module_utils._text import clean, iso
 from ansible_collections.graceful.azure.plugins.plugin_utils import _report_dir as report_dir
@@ -42,7 +43,13 @@ from ansible_collections.graceful.azure.plugins.plugin_utils._reconcile import (
     advance,
     begin,
 )
-from ansible_collections.graceful.azure.plugins.plugin_utils._settings import read_settings
+from ansible_collections.graceful.azure.plugins.plugin_utils._settings import (
+    INTERNAL,
+    NO_SUCH_VARIABLE,
+    PREFIX,
+    misspelt,
+    read_settings,
+)
 from ansible_collections.graceful.azure.plugins.plugin_utils._slices import say
 
 Json = dict[str, t.Any]
@@ -125,7 +132,10 @@ class ActionModule(ActionBase):
     def _options(self) -> Json:
         settings = read_settings(self._vars, self._templar.template, ("run",))
         wrong = [text for name, text in settings.mistakes.items() if name != "graceful_webhooks"]
-        ours = [text for text in wrong if "there is no such variable" not in text]
+        ours = [text for text in wrong if NO_SUCH_VARIABLE not in text]
+        # An extra variable goes before what is registered: no pass could read what the hosts say.
+        given = misspelt(load_extra_vars(self._loader))
+        ours += [text for name, text in given.items() if name.removeprefix(PREFIX) in INTERNAL]
         if ours:
             raise WrongSetting(" ".join(ours))
         values = {key: value for key, value in settings.values.items() if key != "webhooks"}

@@ -24,6 +24,7 @@ from ansible_collections.graceful.azure.plugins.module_utils._text import clean,
 from ansible_collections.graceful.azure.plugins.plugin_utils._approvals import approvals
 from ansible_collections.graceful.azure.plugins.plugin_utils._controller_steps import tasks_of
 from ansible_collections.graceful.azure.plugins.plugin_utils._plan import plan
+from ansible_collections.graceful.azure.plugins.plugin_utils._settings import NO_SUCH_VARIABLE
 
 Json = dict[str, t.Any]
 
@@ -149,7 +150,7 @@ class _Pass:
             name,
             {"record": None, "record_error": None, "reachable": False, "error": None, "document": "", "report": None,
              "timeline": [], "events": [], "failures": 0, "closed": [], "state": "", "message": "", "time": 0.0,
-             "interruptions": [], "settings": {}, "saw": False},
+             "interruptions": [], "settings": {}, "saw": False, "misspelt": []},
         )  # fmt: skip
         known.update(reachable=seen["reachable"], error=seen.get("error") or observation.get("error"))
         known["settings"] = seen.get("settings") or known["settings"]
@@ -166,7 +167,10 @@ class _Pass:
         name_told = (seen.get("settings") or {}).get("vm_name") or observation.get("vm_name")
         if name_told:
             self.run["names"][name] = name_told
-        self.run["mistakes"][name] = list(seen.get("mistakes") or [])
+        told = seen.get("mistakes") or []
+        # After the first pass, what is registered may hide a name that is like ours.
+        known["misspelt"] += [text for text in told if NO_SUCH_VARIABLE in text and text not in known["misspelt"]]
+        self.run["mistakes"][name] = list(dict.fromkeys([*known["misspelt"], *told]))
         report = seen.get("report")
         current = bool(report) and seen.get("pass") == self.run["pass"]
         known["report"] = {**report, "order": seen.get("order")} if report and current else None

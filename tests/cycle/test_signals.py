@@ -191,6 +191,21 @@ def test_tags_that_would_leave_something_out_are_refused(fleet: Fleet) -> None:
     assert fleet.record("web1") is None
 
 
+def test_a_host_pattern_under_a_name_that_does_not_exist_ends_the_run_or_holds(fleet: Fleet) -> None:
+    """`graceful_host` is what the role itself registers."""
+    fleet.announce("web1")
+    run = fleet.run("-e", "graceful_host=web1")
+    assert run.status == 2, run.output[-4000:]
+    assert "graceful_host is set, but there is no such variable. Is graceful_hosts meant?" in run.output
+    assert "has no attribute" not in run.output
+    fleet.variables["web1"]["graceful_host"] = "web1"
+    run = fleet.run()
+    assert run.status == 2, run.output[-4000:]
+    assert "web1: graceful_host is set, but there is no such variable. Is graceful_hosts meant?" in run.messages
+    assert fleet.log("web1") == []
+    assert fleet.posts() == []
+
+
 def test_check_mode_ends_with_2_if_something_is_written_wrong_although_nothing_is_announced(fleet: Fleet) -> None:
     fleet.variables["web2"]["graceful_polcy"] = []
     run = fleet.run("--check")

@@ -211,8 +211,6 @@ def test_a_preempt_is_drained_and_left_to_azure(world: World) -> None:
 
 def test_a_preempt_uses_its_whole_notice(world: World) -> None:
     """Nothing is kept back for an approval, and what is saved late is saved as long as Azure has not acted."""
-    from ansible_collections.graceful.azure.tests.unit.module_utils.engine_world import step
-
     (web1,) = world.add("web1")
     web1.checkpoint = [step("data", "save")]
     web1.takes = {"app": 17, "data": 10}
@@ -231,6 +229,18 @@ def test_a_preempt_whose_drain_failed_is_a_failure(world: World) -> None:
     report = Player(world).play()
     assert (report["result"], outcome(report)) == ("failed", "failed")
     assert "do app does not work" in holds(report)
+
+
+def test_a_preempt_of_a_host_that_nobody_wrote_down_how_to_drain_is_a_failure(world: World) -> None:
+    """What it has is saved all the same."""
+    (web1,) = world.add("web1", drain_not_set=True)
+    web1.steps, web1.checkpoint = [], [step("data", "save")]
+    event = world.announce("E1", "web1", type="Preempt", notice=30)
+    web1.away = lambda now: now >= event.not_before
+    report = Player(world).play()
+    assert (report["result"], outcome(report)) == ("failed", "failed")
+    assert "nothing is drained on web1: graceful_drain_steps is not set" in holds(report)
+    assert web1.machine.happened == ["do data"]
 
 
 def test_a_deletion_that_waits_for_another_says_so(world: World) -> None:
@@ -292,6 +302,15 @@ def test_a_host_is_put_back_if_nothing_follows_a_recommendation_in_time_and_not_
     assert Player(world, "run-3").play()["result"] == "done"
     assert web1.record is None
     assert web1.machine.happened == ["do app", "undo app"]
+
+
+def test_a_host_without_steps_is_not_called_drained_when_a_recommendation_has_lapsed(world: World) -> None:
+    (web1,) = world.add("web1", policy=FOR_TEN_MINUTES, drain_not_set=True)
+    web1.steps = []
+    world.announce("E1", "web1", type=RECOMMENDED, notice=3600)
+    report = Player(world).play()
+    assert (report["result"], outcome(report)) == ("failed", "failed")
+    assert "nothing is drained on web1: graceful_drain_steps is not set" in holds(report)
 
 
 def test_a_host_whose_recommendation_is_taken_back_is_put_back_at_once(world: World) -> None:
@@ -800,6 +819,18 @@ def test_check_mode_fails_if_the_webhooks_are_written_wrong(world: World) -> Non
     report = player.play()
     assert report["result"] == "failed"
     assert "Nobody is told: graceful_webhooks[0] needs a url" in report["messages"]
+
+
+def test_a_name_that_was_wrong_in_the_beginning_holds_to_the_end(world: World) -> None:
+    """What is registered after the first pass may hide it."""
+    (web1,) = world.add("web1")
+    event = world.announce("E1", "web1")
+    web1.mistakes = ["graceful_host is set, but there is no such variable."]
+    player = Player(world, wait=60)
+    player.one_pass()
+    web1.mistakes = []
+    assert "graceful_host is set" in holds(player.play())
+    assert event.posts == []
 
 
 def test_steps_that_nobody_wrote_down_hold_the_event(world: World) -> None:
