@@ -11,15 +11,19 @@ import argparse
 import functools
 import importlib
 import json
+import re
 import sys
 import types
 import typing as t
 from pathlib import Path
 
+import yaml
+
 ROOT = Path(__file__).resolve().parents[2]
 COLLECTION = "ansible_collections.graceful.azure"
 MODULE_UTILS = f"{COLLECTION}.plugins.module_utils"
-END = "<!-- end generated -->"
+# How a marker is written, by the file's suffix.
+COMMENTS = {".md": "<!-- {} -->", ".yml": "      # {}"}
 
 LOADER = '''\
 # Copyright (c) 2026, graceful.azure contributors
@@ -134,6 +138,24 @@ def settings_table(*places: str) -> str:
     return "\n".join(["| variable | type | default | |", "|---|---|---|---|", *rows])
 
 
+def settings_items(*places: str) -> str:
+    """The same for ansible-doc: items of a role's description. As options, Ansible itself would check them, and lose hosts."""
+    settings = importlib.import_module(f"{COLLECTION}.plugins.plugin_utils._settings")
+    items = []
+    for name, one in settings.SETTINGS.items():
+        if one.where in places:
+            default = f", default {_shown(one.default)}" if _shown(one.default) else ""
+            items.append(_in_ansible_markup(f"`{settings.PREFIX}{name}` ({one.type}{default}) - {one.description}"))
+    lines = yaml.safe_dump(items, width=140, allow_unicode=True).splitlines()
+    return "\n".join(f"      {line}" for line in lines)
+
+
+def _in_ansible_markup(text: str) -> str:
+    text = re.sub(r"\[roles/(\w+)\]\([^)]*\)", r"P(graceful.azure.\1#role)", text)
+    text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text).replace("see below", "see the guide")
+    return re.sub(r"`([^`]*)`", r"C(\1)", text)
+
+
 def policy_table() -> str:
     """The rules that hold where nobody wrote others."""
     policy = importlib.import_module(f"{COLLECTION}.plugins.module_utils._policy")
@@ -195,6 +217,8 @@ PARTS: tuple[tuple[str, str | None, t.Callable[[], str]], ...] = (
     ("docs/maintenance.md", "policy", policy_table),
     ("docs/maintenance.md", "actions", action_table),
     ("roles/drill/README.md", "variables", functools.partial(settings_table, "drill")),
+    ("roles/maintenance/meta/argument_specs.yml", "variables", functools.partial(settings_items, "host", "run")),
+    ("roles/drill/meta/argument_specs.yml", "variables", functools.partial(settings_items, "drill")),
 )
 
 
@@ -202,12 +226,13 @@ def with_part(text: str, marker: str | None, part: str, file: str) -> str:
     """The file's text with the part in its place."""
     if marker is None:
         return part
-    begin = f"<!-- begin generated: {marker} -->"
+    comment = COMMENTS[Path(file).suffix]
+    begin, end = comment.format(f"begin generated: {marker}"), comment.format("end generated")
     before, found, rest = text.partition(begin)
-    _old, ended, after = rest.partition(END)
+    _old, ended, after = rest.partition(end)
     if not found or not ended:
-        sys.exit(f"{file} has no lines {begin} and {END}.")
-    return f"{before}{begin}\n{part.rstrip()}\n{END}{after}"
+        sys.exit(f"{file} has no lines {begin.strip()} and {end.strip()}.")
+    return f"{before}{begin}\n{part.rstrip()}\n{end}{after}"
 
 
 def make_importable() -> None:
