@@ -16,7 +16,12 @@ from ansible_collections.graceful.azure.plugins.plugin_utils._host_settings impo
     file_mistakes,
     host_settings,
 )
-from ansible_collections.graceful.azure.plugins.plugin_utils._play import play_hosts, require_linear, variables_of
+from ansible_collections.graceful.azure.plugins.plugin_utils._play import (
+    play_hosts,
+    require_all_tasks,
+    require_linear,
+    variables_of,
+)
 from ansible_collections.graceful.azure.plugins.plugin_utils._readiness import (
     library_is_missing,
     named_groups,
@@ -55,6 +60,7 @@ class ActionModule(ActionBase):
         return result
 
     def _ask(self) -> Json:
+        require_all_tasks(self._vars, "preparation")
         given = {PREFIX + key: self._vars[f"prepare_{key}"] for key in OVERRIDES if self._vars.get(f"prepare_{key}")}
         variables = {**self._vars, **given}
         settings, mistakes = host_settings(self, variables, PLACEHOLDER, EVERYTHING)

@@ -26,13 +26,13 @@ def require_linear(action: ActionBase) -> None:
         )
 
 
-def require_all_tasks(variables: Variables) -> None:
+def require_all_tasks(variables: Variables, work: str = "maintenance") -> None:
     tags = [str(tag) for tag in variables.get("ansible_run_tags") or ["all"]]
     skipped = [str(tag) for tag in variables.get("ansible_skip_tags") or []]
     if "all" not in tags or skipped:
         raise AnsibleActionFail(
             f"--tags {','.join(tags)} and --skip-tags {','.join(skipped) or 'none'} would leave parts of the "
-            "maintenance out, and nothing would be looked after. Run it without them."
+            f"{work} out, and nothing would be looked after. Run it without them."
         )
 
 

@@ -127,6 +127,13 @@ class TestPrepare:
         assert run.status == 2
         assert "graceful_hosts is nobody, which no host and no group of the inventory is called" in run.output
 
+    @pytest.mark.parametrize("tags", ["--tags", "--skip-tags"])
+    def test_tags_that_would_leave_something_out_are_refused(self, fleet: Fleet, tags: str) -> None:
+        run = fleet.run(tags, "drain", playbook="prepare")
+        assert run.status == 2, run.output[-4000:]
+        assert "would leave parts of the preparation out" in run.output
+        assert asked(fleet) == set()
+
     def test_one_call_for_each_host(self, fleet: Fleet) -> None:
         fleet.variables["web1"]["ansible_python_interpreter"] = counting(fleet.home("web1"))
         assert fleet.run(playbook="prepare").status == 0
