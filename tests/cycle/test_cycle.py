@@ -4,10 +4,8 @@
 from __future__ import annotations
 
 import math
-import os
 import re
 import shutil
-import signal
 import socket
 import threading
 import time
@@ -386,18 +384,21 @@ class TestTheNextPass:
         fleet.check_all_back()
 
     def test_an_event_whose_time_comes_closer_is_planned_anew(self, fleet: Fleet) -> None:
-        fleet.common["misbehaviour"] = "wait"
-        event_id = fleet.announce("web1", "web2")
+        """First it can wait for the window, then it cannot."""
+        opens = datetime.now(timezone.utc) + timedelta(hours=2)
+        window = {"start": f"{opens:%H:%M}", "end": f"{opens + timedelta(hours=1):%H:%M}"}
+        fleet.common.update(graceful_window=window, graceful_drain_budget=900)
+        event_id = fleet.announce("web1", "web2", notice=40000)
 
         def hasten() -> None:
             fleet.control("cancel", {"EventId": event_id})
-            fleet.announce("web2", "web1", EventId=event_id, notice=300)
-            for host in ("web1", "web2"):
-                (fleet.home(host) / "go-on").touch()
+            fleet.announce("web2", "web1", EventId=event_id, notice=600)
 
-        with fleet.once(lambda: fleet.is_drained("web1") and fleet.is_drained("web2"), hasten):
-            run = fleet.run()
+        with fleet.once(lambda: fleet.said("deferred until"), hasten) as hastened:
+            run = fleet.run("-e", "graceful_wait=150")
+        assert hastened.is_set()
         assert run.status == 0, run.output[-4000:]
+        assert [event["outcome"] for event in run.report["events"]] == ["completed"]
         assert len(fleet.posts()) == 1
         fleet.check_all_back()
 
@@ -452,25 +453,6 @@ class TestTheNextPass:
         assert run.report["result"] == "deferred"
         assert fleet.log("web1") == []
         assert fleet.posts() == []
-
-    def test_a_controller_that_was_suspended_approves_nothing_that_another_run_has_taken_over(
-        self, fleet: Fleet
-    ) -> None:
-        event_id = fleet.announce("web1", "web2")
-        suspended = fleet.start()
-        try:
-            while fleet.marks("web1").count("ready") < 1 or fleet.marks("web2").count("ready") < 1:
-                assert suspended.poll() is None
-                time.sleep(0.01)
-            os.killpg(suspended.pid, signal.SIGSTOP)
-            posted = len(fleet.posts())
-            for host in ("web1", "web2"):
-                other = fleet.keeper(host, "other", force=True, silent_for=600.0)
-                other.claim([{"event_id": event_id, "event_type": "Reboot"}], "")
-        finally:
-            os.killpg(suspended.pid, signal.SIGCONT)
-        suspended.wait(200)
-        assert len(fleet.posts()) == posted, "approved after the claim was lost"
 
 
 MARKS = ("claimed", "draining", "checkpointed", "ready", "approved", "restoring")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import http.server
 import json
+import re
 import sys
 import threading
 import typing as t
@@ -75,6 +76,7 @@ def hooks() -> t.Iterator[Hooks]:
         server.shutdown()
 
 
+@pytest.mark.quick("role:maintenance", "maintenance_plan")
 def test_plan_and_recap_are_seen_where_tasks_that_went_well_are_not_shown(fleet: Fleet) -> None:
     fleet.settings["ANSIBLE_DISPLAY_OK_HOSTS"] = "no"
     fleet.announce("web1")
@@ -83,6 +85,20 @@ def test_plan_and_recap_are_seen_where_tasks_that_went_well_are_not_shown(fleet:
     assert run.output.count("drain, then approve (rule") == 1, run.output
     assert run.output.count("completed: Reboot of web1, approved by web1, took") == 1, run.output
     assert "Report: " in run.output
+
+
+def test_an_event_of_a_host_that_nobody_wrote_down_how_to_drain_is_held_and_that_is_seen(fleet: Fleet) -> None:
+    fleet.settings["ANSIBLE_DISPLAY_OK_HOSTS"] = "no"
+    fleet.variables["web1"]["graceful_drain_steps"] = None
+    fleet.announce("web1", "web2")
+    run = fleet.run()
+    assert run.status == 2, run.output[-4000:]
+    reason = "nothing is drained on web1: graceful_drain_steps is not set"
+    held = f"Reboot of web1 and web2: HELD, not approved, because {reason}."
+    assert run.output.count(held) == 1, run.output
+    assert f"  because {reason}" in run.messages
+    assert fleet.log("web2") == []
+    assert fleet.posts() == []
 
 
 def test_a_host_that_is_not_reached_or_not_in_the_run_is_called_by_its_name(fleet: Fleet) -> None:
@@ -187,8 +203,23 @@ def test_tags_that_would_leave_something_out_are_refused(fleet: Fleet) -> None:
     sentence = "--tags drain and --skip-tags none would leave parts of the maintenance out"
     # Ansible itself says an error once above the result, and once in it.
     assert 1 <= run.output.count(sentence) <= 2, run.output
-    assert "\\x7b" not in run.output
     assert fleet.record("web1") is None
+
+
+def test_a_wrong_value_is_quoted_as_it_is_although_it_looks_like_a_template(fleet: Fleet) -> None:
+    run = fleet.run("-e", json.dumps({"graceful_wait": "{{ '{{' }} soon"}))
+    assert run.status == 2, run.output[-4000:]
+    assert "graceful_wait must be a number of seconds, up to 86400, not '{ { soon'" in run.output
+    assert "\\x7b" not in run.output
+
+
+def test_check_mode_notices_a_task_file_that_is_not_there(fleet: Fleet) -> None:
+    fleet.variables["web2"]["graceful_drain_steps"] = [
+        {"name": "own", "kind": "tasks", "do": "no.yml", "undo": "no.yml", "probe": "1"}
+    ]
+    run = fleet.run("--check")
+    assert run.status == 2, run.output[-4000:]
+    assert re.search(r"web2: .*'no\.yml', which is not there; it was looked for at ", run.messages), run.messages
 
 
 def test_a_host_pattern_under_a_name_that_does_not_exist_ends_the_run_or_holds(fleet: Fleet) -> None:

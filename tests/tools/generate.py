@@ -139,7 +139,7 @@ def settings_table(*places: str) -> str:
 
 
 def settings_items(*places: str) -> str:
-    """The same for ansible-doc: items of a role's description. As options, Ansible itself would check them, and lose hosts."""
+    """The same for ansible-doc, in a role's description. As options, Ansible would check them, and lose hosts."""
     settings = importlib.import_module(f"{COLLECTION}.plugins.plugin_utils._settings")
     items = []
     for name, one in settings.SETTINGS.items():
