@@ -75,7 +75,7 @@ class ActionModule(ActionBase):
             run, told = self._begin() if state == "begin" else self._advance()
         except WrongSetting as exc:
             raise AnsibleActionFail(clean(exc, 1000)) from exc
-        told_of = report(run, time.time()) if run["done"] or run.get("tell") else {}
+        told_of = report(run) if run["done"] or run.get("tell") else {}
         if run["done"] and run["options"]["webhooks"] and not run["check_mode"]:
             run["tell"] += last_occasions(told_of)
         # Registered, and no facts: those could be overwritten by the facts that a host tells. The whole run is one

@@ -23,7 +23,7 @@ from ansible_collections.graceful.azure.plugins.module_utils._text import (
 )
 from ansible_collections.graceful.azure.plugins.plugin_utils._drill import DRILL, margin
 from ansible_collections.graceful.azure.plugins.plugin_utils._plan import nothing_drained
-from ansible_collections.graceful.azure.plugins.plugin_utils._reconcile import NEVER_COME_BACK
+from ansible_collections.graceful.azure.plugins.plugin_utils._reconcile import NEVER_COME_BACK, event_title
 
 Json = dict[str, t.Any]
 Host = tuple[str, str]
@@ -82,7 +82,7 @@ def _event_state(run: Json, event_id: str) -> str:
     if story is None:
         return ""
     entry = story["entry"]
-    title = _title(entry)
+    title = event_title(entry)
     if story["gone"]:
         return f"{title}: it is over."
     if entry["event_status"] == STARTED:
@@ -96,12 +96,8 @@ def _event_state(run: Json, event_id: str) -> str:
     return f"{title}: {action_of(entry['action']).message}."
 
 
-def _title(entry: Json) -> str:
-    return f"{clean(entry['event_type'], 40)} of {listed(entry['hosts'] or entry['resources'])}"
-
-
 def _approved(story: Json) -> str:
-    said = f"{_title(story['entry'])}: approved by {clean(story['approved_by'], 80)} at {story['approved']}"
+    said = f"{event_title(story['entry'])}: approved by {clean(story['approved_by'], 80)} at {story['approved']}"
     return f"{said}{_waits_with(story)}."
 
 
@@ -161,7 +157,7 @@ def standing(run: Json) -> list[str]:
 # ---- the report
 
 
-def report(run: Json, now: float) -> Json:
+def report(run: Json) -> Json:
     """The whole run. Every host and event that had work ends in exactly one result."""
     hosts = {host: _host_story(run, host) for host in sorted(run["hosts"]) if _had_work(run, host)}
     events = [_event_story(run, event_id, hosts) for event_id in run["events"]]
@@ -346,9 +342,7 @@ def _drained_only(run: Json, story: Json) -> tuple[str, list[str]]:
 def _nothing_drained(run: Json, hosts: t.Sequence[str]) -> list[str]:
     """Of hosts that nobody wrote down how to drain. They may be gone now: what they said before counts."""
     return [
-        nothing_drained(host)
-        for host in hosts
-        if run["hosts"].get(host, {}).get("settings", {}).get("drain_not_set")
+        nothing_drained(host) for host in hosts if run["hosts"].get(host, {}).get("settings", {}).get("drain_not_set")
     ]
 
 
@@ -365,7 +359,7 @@ def _ever_ready(run: Json, story: Json, hosts: t.Sequence[str]) -> list[str]:
 def _event_message(story: Json, outcome: str) -> str:
     """What became of it, after the fact: `completed: Reboot of web1 and web2, approved by web1, took 4 min 2 s`."""
     entry = story["entry"]
-    parts = [f"{outcome}: {_title(entry)}"]
+    parts = [f"{outcome}: {event_title(entry)}"]
     if outcome in ("planned", "notified", "ignored"):
         return f"{outcome}: {entry['reason']}"
     if story["approved_by"]:
@@ -434,6 +428,8 @@ def _recap(run: Json, hosts: t.Mapping[str, Json], events: t.Sequence[Json]) -> 
     mistake = run.get("options", {}).get("webhook_mistake")
     if mistake:
         lines.append(f"Nobody is told: {mistake}")
+    if run.get("finished"):
+        lines.append(run["end_reason"])
     return list(dict.fromkeys(lines))
 
 

@@ -21,6 +21,7 @@ from ansible_collections.graceful.azure.plugins.module_utils._document import (
 )
 from ansible_collections.graceful.azure.plugins.module_utils._policy import action_of
 from ansible_collections.graceful.azure.plugins.module_utils._text import clean, iso, listed, quoted_list
+from ansible_collections.graceful.azure.plugins.module_utils._times import UNCONFIRMED_FOR
 from ansible_collections.graceful.azure.plugins.plugin_utils._approvals import approvals
 from ansible_collections.graceful.azure.plugins.plugin_utils._controller_steps import tasks_of
 from ansible_collections.graceful.azure.plugins.plugin_utils._plan import plan
@@ -37,12 +38,10 @@ LEAST = 5
 LONGEST = 86400
 # Whoever has less does not wait for whoever has more.
 URGENT = 120
-# Nobody posts again for so long after a request that was not confirmed.
-UNCONFIRMED_FOR = 30
 # How old a report that a host is ready may be, and a second more for each host: they do not all report at once.
 FRESH = 15
-# How old the proof of a step that the controller takes may be, and how old where passes take long: each step is proven in
-# a pass of its own, and what is proven has to count until the others are.
+# How old the proof of a step that the controller takes may be, and how old where passes take long: each step is proven
+# in a pass of its own, and what is proven has to count until the others are.
 STEP_FRESH = 30.0
 STEP_FRESH_AT_MOST = 300.0
 # How long after the host has asked the controller takes a step. Other runs take over only after a longer silence.
@@ -132,14 +131,14 @@ class _Pass:
         self._note_approvals()
         self._remember_events()
         self.held_by = self._held_by_other_runs()
-        decision = self._decide()
+        self._decide()
         run["orders"] = {host: order for host in sorted(seen.hosts) if (order := self._order(host))}
         run["joining"] = self._joining()
         # What was put back in this pass may be what something else has waited for.
         self.again = self._was_waited_for()
         self._take_turns()
         run["worked"] = run["worked"] or any(order["order"] != "look" for order in run["orders"].values())
-        self._end_or_go_on(decision)
+        self._end_or_go_on()
 
     # ---- what is known
 
@@ -354,7 +353,7 @@ class _Pass:
 
     # ---- what may be approved
 
-    def _decide(self) -> Json:
+    def _decide(self) -> None:
         run = self.run
         reports: dict[str, dict[str, Json]] = {host: {} for host in run["hosts"]}
         for entry in run["plan"]["events"]:
@@ -385,7 +384,6 @@ class _Pass:
                 known = run["hosts"].get(host)
                 if known and known["report"] and known["report"]["order"] == "ready" and known["state"] == "failed":
                     story["problems"][host] = known["message"]
-        return decision
 
     def _more_holds(self, event_id: str, story: Json) -> list[str]:
         holds = []
@@ -523,14 +521,16 @@ class _Pass:
         own = self._own_events(host)
         events = [own.get(same_id(entry["event_id"])) or _event_of(entry) for entry in wanted]
         seconds = float(min(LONGEST, max(LEAST, usable)))
-        return self._orders("ready", events, seconds=seconds, drain=drain, urgent=left < URGENT, fresh=self._fresh(host))
+        return self._orders(
+            "ready", events, seconds=seconds, drain=drain, urgent=left < URGENT, fresh=self._fresh(host)
+        )
 
     def _fresh(self, host: str) -> float:
         """What was verified before a person was asked does not count when the person has answered."""
         if self.run["confirm"]:
             return 0.0
         passes = 1 + int(self.run["hosts"][host]["settings"].get("steps") or 1)
-        fresh = max(STEP_FRESH, min(STEP_FRESH_AT_MOST, passes * self.took + 10))
+        fresh: float = max(STEP_FRESH, min(STEP_FRESH_AT_MOST, passes * self.took + 10))
         return min(fresh, self.now - self.run["answered"]) if self.run.get("answered") else fresh
 
     def _own_events(self, host: str) -> dict[str, Json]:
@@ -660,7 +660,7 @@ class _Pass:
 
     # ---- the end
 
-    def _end_or_go_on(self, decision: Json) -> None:
+    def _end_or_go_on(self) -> None:
         run = self.run
         acting = [host for host, order in run["orders"].items() if order["order"] != "look"]
         waiting = self.now < run["wait_until"] and (not run["worked"] or self._time_will_come())
@@ -669,7 +669,7 @@ class _Pass:
         if run["check_mode"] or not (
             acting or run["approve"] or run["confirm"] or run["joining"] or waiting or self.again
         ):
-            run.update(done=True, next="finish.yml", finished=iso(self.now), end_reason=self._why_over(waiting))
+            run.update(done=True, next="finish.yml", finished=iso(self.now), end_reason=self._why_over())
         elif run["confirm"]:
             run["next"] = "confirm.yml"
         elif run["approve"]:
@@ -767,12 +767,44 @@ class _Pass:
             return {"mode": "look", "kind": "haproxy", "tasks": "look.yml"}
         return None
 
-    def _why_over(self, waiting: bool) -> str:
-        if self.run["check_mode"]:
-            return "Check mode: nothing was done."
-        if not self.run["plan"]["events"] and not self.run["worked"]:
+    # ---- why it is over
+
+    def _why_over(self) -> str:
+        run = self.run
+        if run["check_mode"]:
+            return "The run ended after the plan: check mode does nothing."
+        if not run["events"] and not run["worked"]:
             return "Nothing is announced."
-        return "Nothing is left that this run could do."
+        reasons = [self._why_left(event_id, story) for event_id, story in run["events"].items() if not story["gone"]]
+        left = [host for host, known in run["hosts"].items() if self._is_left(host, known)]
+        if left:
+            reasons.append(f"{listed(left)} could not be put back")
+        return f"The run ended because {'; '.join(reasons) or 'nothing is pending any more'}."
+
+    def _why_left(self, event_id: str, story: Json) -> str:
+        """Why nothing more is done for an event that still stands."""
+        entry, title = story["entry"], event_title(story["entry"])
+        if event_id in self.held_by:
+            return f"another run has {title} in hand"
+        if entry["wait_until"]:
+            return f"{title} is deferred until {entry['wait_until']}, which another run has to look after"
+        if self._is_stopped(event_id):
+            return f"what holds {title} has to be corrected before anything is begun"
+        if self._expired(event_id):
+            return f"{title} has not gone in the time that a run waits for it"
+        if story["held"]:
+            return f"this run can do nothing more about {title}"
+        return f"nothing is to be done about {title}"
+
+    def _is_left(self, host: str, known: Json) -> bool:
+        """Whether the host is still drained by this run although its events are gone."""
+        ours = [key for key, entry, _may in self._claims(host) if entry["claim"]["run_id"] == self.run["run_id"]]
+        over = all((self.run["events"].get(key) or {"gone": True})["gone"] for key in ours)
+        return bool(ours and over and _drained(known["record"]))
+
+
+def event_title(entry: Json) -> str:
+    return f"{clean(entry['event_type'], 40)} of {listed(entry['hosts'] or entry['resources'])}"
 
 
 def _seconds(moment: str) -> float:

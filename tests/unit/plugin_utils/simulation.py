@@ -308,7 +308,7 @@ class Player:
         raise AssertionError(f"the run does not end: {self.run['orders']}, {self.lines[-5:]}")
 
     def report(self) -> Json:
-        return report(self.run, self.world.now)
+        return report(self.run)
 
     def play_until(self, over: t.Callable[[], bool], passes: int = 100) -> None:
         for _pass in range(passes):

@@ -157,7 +157,7 @@ def test_a_payload_in_every_field_ends_no_run_and_reaches_no_message(payload: st
                 "events": ["E1"], "settings": SETTINGS, "mistakes": [], "interruptions": [], "at": NOW}  # fmt: skip
         seen = Seen({"web1": told}, {"all": ["web1"]}, {"web1": "vm1"}, {"forks": 5}, NOW + number)
         before, run = run, advance({**run, "done": False}, seen)
-        said = [*messages(before, run, NOW), *standing(run), *texts_in(report(run, NOW))]
+        said = [*messages(before, run, NOW), *standing(run), *texts_in(report(run))]
         json.dumps(run, allow_nan=False)
         for text in said:
             assert text.isprintable()

@@ -103,7 +103,8 @@ def test_every_event_and_host_that_had_work_ends_in_exactly_one_result(world: Wo
     event = story(report)
     assert (event["outcome"], event["approved_by"], event["holds"]) == ("completed", "web1", [])
     assert event["message"].startswith("completed: Reboot of web1 and web2, approved by web1, took 4 min")
-    assert report["messages"] == [event["message"], "web1: restored.", "web2: restored."]
+    over = "The run ended because nothing is pending any more."
+    assert report["messages"] == [event["message"], "web1: restored.", "web2: restored.", over]
     json.dumps(report, allow_nan=False)
 
 
@@ -207,3 +208,50 @@ def test_check_mode_fails_if_something_is_written_wrong(world: World) -> None:
 def test_every_result_has_a_verdict() -> None:
     for result in ("done", "held", "failed", "deferred", "nothing", "planned", "in progress"):
         assert result in VERDICTS
+
+
+# Why a run has ended
+
+
+def why(world: World, run_id: str = "run-1") -> str:
+    return str(Player(world, run_id).play()["messages"][-1])
+
+
+def test_a_run_that_finds_nothing_says_so_once(world: World) -> None:
+    world.add("web1")
+    assert Player(world).play()["messages"] == ["Nothing is announced."]
+
+
+@pytest.mark.parametrize(
+    ("settings", "event", "reason"),
+    [
+        ({}, {"type": "Unheard"}, "nothing is to be done about Unheard of web1."),
+        ({"drain_not_set": True}, {}, "what holds Reboot of web1 has to be corrected before anything is begun."),
+        (
+            {"window": {"start": "23:00", "end": "23:30"}},
+            {"notice": 40_000},
+            "Reboot of web1 is deferred until 2026-09-19T23:00:00Z, which another run has to look after.",
+        ),
+        ({}, {"lasts": 10_000}, "Reboot of web1 has not gone in the time that a run waits for it."),
+    ],
+    ids=["nothing to do", "mistake", "deferred", "expired"],
+)
+def test_the_recap_ends_with_why_the_run_ended(world: World, settings: Json, event: Json, reason: str) -> None:
+    world.add("web1", **settings)
+    world.announce("E1", "web1", **event)
+    assert why(world) == f"The run ended because {reason}"
+
+
+def test_a_run_that_leaves_an_event_to_another_one_says_so(world: World) -> None:
+    world.add("web1")
+    world.announce("E1", "web1")
+    first = Player(world)
+    first.play_until(lambda: bool(world.drained()))
+    assert why(world, "run-2") == "The run ended because another run has Reboot of web1 in hand."
+
+
+def test_a_run_that_could_not_put_a_host_back_says_so(world: World) -> None:
+    (web1,) = world.add("web1")
+    web1.machine.fail("undo app")
+    world.announce("E1", "web1")
+    assert why(world) == "The run ended because web1 could not be put back."
