@@ -362,7 +362,7 @@ class ActionModule(SlicedAction):
         if given is None or task_files.is_file(given):
             return ""
         conditions = given if isinstance(given, list) else [given]
-        variables = {**self._vars, "drain_step": item, "checkpoint_item": item}
+        variables = {**self._vars, "drain_step": item}
         for condition in conditions:
             try:
                 held = self._evaluate(condition, variables)

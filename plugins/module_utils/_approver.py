@@ -26,9 +26,8 @@ from ansible_collections.graceful.azure.plugins.module_utils._errors import (
 )
 from ansible_collections.graceful.azure.plugins.module_utils._service import Service
 from ansible_collections.graceful.azure.plugins.module_utils._text import clean, count, listed, quoted, quoted_list
+from ansible_collections.graceful.azure.plugins.module_utils._times import UNCONFIRMED_FOR
 
-# Azure may take its time: for that long the document is read after a POST that was not confirmed, before another one.
-UNCONFIRMED_FOR = 30.0
 READ_EVERY = 1.0
 
 

@@ -28,7 +28,7 @@ from ansible_collections.graceful.azure.plugins.module_utils._errors import Even
 from ansible_collections.graceful.azure.plugins.module_utils._record import Keeper, LostClaim
 from ansible_collections.graceful.azure.plugins.module_utils._service import Reading, Service
 from ansible_collections.graceful.azure.plugins.module_utils._text import clean
-from ansible_collections.graceful.azure.plugins.module_utils._times import Times
+from ansible_collections.graceful.azure.plugins.module_utils._times import UNCONFIRMED_FOR, Times
 from ansible_collections.graceful.azure.plugins.module_utils._worker import Worker
 
 if t.TYPE_CHECKING:
@@ -36,8 +36,6 @@ if t.TYPE_CHECKING:
 
 Json = t.Dict[str, t.Any]
 POLL = 1.0
-# After a POST without confirmation the document is read for this long before anybody posts again.
-UNCONFIRMED_FOR = 30.0
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
@@ -201,7 +199,7 @@ class Engine:
         held = self._claim(events, standing=True)
         mine = [event_id for event_id in map(_id_of, events) if event_id not in held]
         if not mine:
-            self._note_orphan(held)
+            self._note_orphan()
             state = "held_by_other_run" if held else "gone"
             return {"state": state, "message": _held_message(held) if held else "Nothing stands.", "held": held}
         result = self._rest_after_failure("ready", mine) or self._work(
@@ -214,7 +212,7 @@ class Engine:
         self.warnings.extend(warnings)
         return held
 
-    def _note_orphan(self, held: Json) -> None:
+    def _note_orphan(self) -> None:
         """The controller took a step after its claim was lost: it has to be undone by whoever comes next."""
         answer = self.order.controller_step
         if answer and answer.get("mode") == "do" and answer.get("phase") == "drain" and self.order.events:

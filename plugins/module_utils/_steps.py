@@ -184,7 +184,7 @@ class Steps:
         before = _before(kind, step, noted, look.before)
         self._note({**step, "status": "doing", "message": "", "before": before, "data": {}})
         done = work.do()
-        self._demand_in_time(step, done.message)
+        self._demand_in_time(done.message)
         self._note({**step, "status": "done", "message": done.message, "data": done.data}, "draining", done.message)
 
     def _save(self, kind: type[Kind], step: Json, noted: Json | None) -> None:
@@ -198,7 +198,7 @@ class Steps:
         work = kind(self._options(step), self._tools(step, noted))
         self._note({**step, "status": "doing", "message": "", "before": {}, "data": {}})
         done = work.do()
-        self._demand_in_time(step, done.message)
+        self._demand_in_time(done.message)
         if done.data.get("fetched"):
             self._note({**step, "status": "doing", "message": done.message, "data": done.data})
             raise Next(self._for_controller(step, "fetch", archive=done.data["archive"]))
@@ -372,7 +372,7 @@ class Steps:
         directory, file_name = self._order.checkpoint_dir, archive_name(step["name"])
         return Tools(patience, self._run, _begun(noted), directory, file_name)
 
-    def _demand_in_time(self, step: Json, message: str) -> None:
+    def _demand_in_time(self, message: str) -> None:
         if self._keeper.clock.monotonic() > self._until:
             raise Late(f"it ended, but only after its time: {message}")
 

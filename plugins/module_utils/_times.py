@@ -4,7 +4,7 @@
 
 # This file is private to the collection: it may change without notice.
 
-"""When events were seen Started, and when one that is missing counts as gone. Pure."""
+"""When events were seen Started, when one that is missing counts as gone, and how long a POST is waited for. Pure."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from ansible_collections.graceful.azure.plugins.module_utils._document import ST
 Json = t.Dict[str, t.Any]
 # Gone is said after several reads over some seconds; longer for an event that was never seen Started.
 GONE_READS, GONE_SECONDS, GONE_SECONDS_SCHEDULED = 3, 2.0, 5.0
+# After a POST without confirmation the document is read for this long before anybody posts again.
+UNCONFIRMED_FOR = 30.0
 
 
 class Times:

@@ -6,8 +6,9 @@ from __future__ import annotations
 import typing as t
 
 import pytest
-from ansible_collections.graceful.azure.plugins.module_utils._approver import UNCONFIRMED_FOR, Approval, Terms, approve
+from ansible_collections.graceful.azure.plugins.module_utils._approver import Approval, Terms, approve
 from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError, NoConnection, PassingFailure
+from ansible_collections.graceful.azure.plugins.module_utils._times import UNCONFIRMED_FOR
 from ansible_collections.graceful.azure.plugins.module_utils._transport import Reply
 from ansible_collections.graceful.azure.tests.unit.module_utils.fake_service import (
     Answer,
