@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import stat
@@ -16,11 +15,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from ansible_collections.graceful.azure.tests.tools.launcher import Launch
 from ansible_collections.graceful.azure.tests.unit.emulator.harness import Emulator, serving
 
 Json = dict[str, t.Any]
-PLAYBOOK = Path(sys.executable).with_name("ansible-playbook")
-COLLECTIONS = Path(__file__).resolve().parents[5]
 ANALYZE = shutil.which("systemd-analyze")
 SECRET = "s3cret-of-the-receiver"
 # Directories, program, configuration, secrets, unit.
@@ -65,22 +63,9 @@ class Machine:
         playbook = self.directory / "play.yml"
         role = {"role": "graceful.azure.watcher"}
         playbook.write_text(json.dumps([{"hosts": "all", "gather_facts": False, "roles": [role]}]))
-        settings = {
-            "ANSIBLE_COLLECTIONS_PATH": str(COLLECTIONS),
-            "ANSIBLE_HOME": str(self.directory / "home"),
-            "ANSIBLE_NOCOLOR": "1",
-            "ANSIBLE_PIPELINING": "1",
-        }
-        done = subprocess.run(
-            [str(PLAYBOOK), "-i", str(inventory), *options, str(playbook)],
-            env={**os.environ, **settings},
-            cwd=self.directory,
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
-        output = done.stdout + done.stderr
+        launch = Launch(playbook, inventory, self.directory / "home", options)
+        done = launch.run(cwd=self.directory)
+        output = done.stdout
         assert done.returncode == returns, output
         assert SECRET not in output
         recap = re.findall(r"(ok|changed|failed)=(\d+)", done.stdout)
