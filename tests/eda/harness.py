@@ -184,21 +184,37 @@ class Rulebook:
     # ---- what it has started
 
     @property
+    def _notes(self) -> list[Path]:
+        notes = [file for file in self.runs_directory.iterdir() if not file.name.startswith(".")]
+        return sorted(notes, key=lambda file: file.stat().st_mtime)
+
+    @property
     def runs(self) -> list[Json]:
-        """The extra variables of each run, with their name."""
-        files = sorted(self.runs_directory.iterdir(), key=lambda file: file.stat().st_mtime)
-        return [yaml.safe_load(file.read_text()) for file in files if not file.name.startswith(".")]
+        """The extra variables of each run."""
+        return [yaml.safe_load(file.read_text()) for file in self._notes]
+
+    @property
+    def run_times(self) -> list[float]:
+        return [file.stat().st_mtime for file in self._notes]
 
     @property
     def events(self) -> list[str]:
         """The events that runs were started for."""
         return [run["graceful_event"]["data"]["event"]["event_id"] for run in self.runs]
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether runs are under way: each has a directory of its own."""
+        return any((self.directory / "tmp").glob("eda*"))
+
+    def settle(self) -> None:
+        """Until no run is under way; one may have waited for the end of another."""
+        for _each in range(3):
+            until(lambda: not self.is_busy)
+            time.sleep(0.2)
+
     def answers_to(self, event_id: str) -> None:
         """Tell of another event, and wait for its run and all others: what was told before is done with then."""
         assert self.post(told("appeared", event_id)) == 200
         until(lambda: event_id in self.events)
-        # One run may wait for the end of another.
-        for _each in range(3):
-            until(lambda: not any((self.directory / "tmp").glob("eda*")))
-            time.sleep(0.2)
+        self.settle()
