@@ -12,6 +12,7 @@ comes out are the messages that the watcher would send.
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import typing as t
@@ -229,7 +230,7 @@ def vm_name(resource: str) -> str:
     parts = [part for part in resource.split("/") if part]
     if not resource.startswith("/") or len(parts) < 2:
         return resource
-    named = {kind.lower(): name for kind, name in zip(parts, parts[1:], strict=False)}
+    named = {kind.lower(): name for kind, name in itertools.pairwise(parts)}
     machine, scale_set = named.get("virtualmachines"), named.get("virtualmachinescalesets")
     if machine and scale_set and machine.isdigit():
         return f"{scale_set}_{machine}"

@@ -99,9 +99,7 @@ def _place(given: Json) -> Place:
 class Polled:
     """What was seen at one service."""
 
-    def __init__(
-        self, place: Place, options: Options, transport: Sender, log: Log, clock: Clock | None = None
-    ) -> None:
+    def __init__(self, place: Place, options: Options, transport: Sender, log: Log, clock: Clock | None = None) -> None:
         self.place = place
         self._interval = options.poll_interval
         self._log = log

@@ -53,7 +53,8 @@ class Result:
 
     def __str__(self) -> str:
         def figures(values: list[float]) -> str:
-            return f"median {statistics.median(values):.2f} s, p95 {percentile(values, 95):.2f} s, most {max(values):.2f} s"
+            middle = statistics.median(values)
+            return f"median {middle:.2f} s, p95 {percentile(values, 95):.2f} s, most {max(values):.2f} s"
 
         more = {event: number for event, number in self.runs.items() if number != 1}
         answers = ", ".join(f"{number} x {status or 'no answer'}" for status, number in sorted(self.answers.items()))
@@ -63,7 +64,8 @@ class Result:
                 + (f", NOT ONE FOR EACH: {more}" if more else "")
                 + f"; {self.not_taken} messages lost",
                 f"  all reported in {self.reported_in:.1f} s ({answers}); an answer took {figures(self.to_answer)}",
-                f"  first report of an event to its run: {figures(self.to_run)}; the last run ended after {self.done_in:.1f} s",
+                f"  first report of an event to its run: {figures(self.to_run)}",
+                f"  the last run ended after {self.done_in:.1f} s",
                 f"  ansible-rulebook: {self.megabytes:.0f} MB at most, {self.cpu:.1f} s of CPU",
             ]
         )
@@ -92,9 +94,13 @@ async def report(port: int, bodies: list[tuple[str, bytes]], seconds: float) -> 
     lost = 0
     free = asyncio.Semaphore(AT_ONCE)
     begin = time.time()
-    headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/cloudevents+json", "Connection": "close"}
+    headers = {
+        "Authorization": f"Bearer {TOKEN}",
+        "Content-Type": "application/cloudevents+json",
+        "Connection": "close",
+    }
     connector = aiohttp.TCPConnector(limit=0, force_close=True)
-    async with aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(total=60)) as session:
+    async with aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(total=120)) as session:
 
         async def tell(number: int, event_id: str, body: bytes) -> None:
             nonlocal lost
@@ -164,9 +170,7 @@ def main() -> int:
         print(f"skipped: {missing}")
         return 0
     with tempfile.TemporaryDirectory(prefix="graceful-eda-") as directory:
-        result = measure(
-            Path(directory), given.hosts, given.events, given.seconds, given.concurrent, given.patience
-        )
+        result = measure(Path(directory), given.hosts, given.events, given.seconds, given.concurrent, given.patience)
     print(result, flush=True)
     return 0 if result.is_exact else 1
 

@@ -13,4 +13,3 @@ def test_three_hundred_hosts_that_report_ten_events_start_ten_runs(tmp_path: Pat
     result = measure(tmp_path, hosts=300, events=10, seconds=5.0, concurrent=4, patience=600.0)
     print(result)
     assert result.is_exact, str(result)
-    assert result.answers == {200: 300}

@@ -55,9 +55,7 @@ class World:
         return self.rulebook.log.count("PLAY [Maintenance]")
 
     def all_back(self) -> bool:
-        return all(
-            self.fleet.record(host) is None and not self.fleet.is_drained(host) for host in self.fleet.names
-        )
+        return all(self.fleet.record(host) is None and not self.fleet.is_drained(host) for host in self.fleet.names)
 
 
 @pytest.fixture
@@ -82,9 +80,14 @@ def test_an_event_is_told_taken_by_one_run_drained_approved_and_put_back(world: 
     for host in ("web1", "web2"):
         assert [what for _at, what in world.fleet.log(host)] == ["drained", "back"]
     assert world.fleet.log("web3") == []
-    hops = {what: at - published for at, what in sorted(world.fleet.log("web1") + world.fleet.log("web2"), reverse=True)}
+    logs = sorted(world.fleet.log("web1") + world.fleet.log("web2"), reverse=True)
+    hops = {what: at - published for at, what in logs}
+        what: at - published for at, what in sorted(world.fleet.log("web1") + world.fleet.log("web2"), reverse=True)
+    }
     approved = world.fleet.happened("approved")[0]["time"] - published
-    print(f"published, then after seconds: drained {hops['drained']:.1f}, approved {approved:.1f}, back {hops['back']:.1f}")
+    print(
+        f"published, then after seconds: drained {hops['drained']:.1f}, approved {approved:.1f}, back {hops['back']:.1f}"
+    )
 
 
 def test_what_a_message_says_is_not_evaluated_by_a_run(world: World, tmp_path: Path) -> None:

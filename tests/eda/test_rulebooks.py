@@ -140,7 +140,9 @@ def test_what_is_in_a_message_reaches_the_run_as_it_is(rulebook: Rulebook, tmp_p
     evil = "{{ lookup('pipe', 'touch " + str(made) + "') }}"
     message = told("appeared", "EVIL")
     # The watcher would have made it harmless.
-    message["data"]["event"].update(description=evil, resources=[evil, "{% raw %}", "!unsafe x", "5"], nested={"a": [evil]})
+    message["data"]["event"].update(
+        description=evil, resources=[evil, "{% raw %}", "!unsafe x", "5"], nested={"a": [evil]}
+    )
     message[evil] = evil
     assert rulebook.post(message) == 200
     until(lambda: "EVIL" in rulebook.events)

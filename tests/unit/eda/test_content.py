@@ -27,14 +27,13 @@ Json = dict[str, t.Any]
 def documented(source: str) -> dict[str, t.Any]:
     """The texts at the top of a source."""
     tree = ast.parse((EDA / "plugins" / "event_source" / f"{source}.py").read_text())
-    texts = {
+    return {
         node.targets[0].id: yaml.safe_load(ast.literal_eval(node.value))
         for node in tree.body
         if isinstance(node, ast.Assign)
         and isinstance(node.targets[0], ast.Name)
         and node.targets[0].id in ("DOCUMENTATION", "EXAMPLES")
     }
-    return texts
 
 
 def rules(rulebook: str) -> list[Json]:

@@ -216,7 +216,9 @@ def test_of_a_mixed_delivery_the_rest_is_taken() -> None:
 
 
 def test_the_handshake_of_the_event_grid_schema() -> None:
-    content = [{**broken(eventType=grid.VALIDATION), "data": {"validationCode": "512d38b6", "validationUrl": "https://x"}}]
+    content = [
+        {**broken(eventType=grid.VALIDATION), "data": {"validationCode": "512d38b6", "validationUrl": "https://x"}}
+    ]
     answer = post(grid.Receiver(), content)
     assert (answer.status, answer.content, answer.messages) == (200, {"validationResponse": "512d38b6"}, ())
     assert "512d38b6" not in answer.log

@@ -9,18 +9,18 @@ DOCUMENTATION = r"""
 module: event_grid
 short_description: Receive the events that Azure announces from Azure Event Grid
 description:
-  - Receives what an Azure Event Grid subscription of the system topic C(microsoft.resourcenotifications.MaintenanceResources)
-    delivers by webhook, and emits each change once.
+  - Receives what an Azure Event Grid subscription delivers by webhook, and emits each change once. The system topic is
+    C(microsoft.resourcenotifications.MaintenanceResources).
   - What is emitted is C(payload) with the message that the role P(graceful.azure.watcher#role) sends, a CloudEvent
     with C(type), C(subject) and C(data), so that the same rules take both.
   - C(type) is C(graceful.azure.scheduled_event.) and the change, C(appeared), C(changed), C(started) or C(gone). The
     C(outcome) of what is gone is C(completed) or C(cancelled).
   - Takes the Event Grid schema and the CloudEvents schema, and answers the handshake of both.
-  - A delivery that comes again is answered, and emitted only once. It keeps nothing on disk, so that it does not know after
-    a restart what was delivered before.
+  - A delivery that comes again is answered, and emitted only once. It keeps nothing on disk, so that after a restart it
+    does not know what was delivered before.
   - Event Grid signs nothing. Who knows O(secret) can start a run, which then finds that nothing is announced.
-  - Everything else is refused, with 404 for another path, 405 for another method, 413 for a body that is too large, and 400
-    for what is no scheduled event. Event Grid does not repeat what was refused with 400 or 413.
+  - Everything else is refused, with 404 for another path, 405 for another method, 413 for a body that is too large, and
+    400 for what is no scheduled event. Event Grid does not repeat what was refused with 400 or 413.
   - It needs nothing but what ansible-rulebook brings.
 author:
   - graceful.azure contributors
@@ -41,7 +41,8 @@ options:
     required: true
   certfile:
     description:
-      - A file with the certificate and those between it and the CA. Event Grid sends to HTTPS with a public certificate only.
+      - A file with the certificate and those between it and the CA. Event Grid sends to HTTPS only, with a public
+        certificate.
       - If this is not given, it speaks plain HTTP, for a proxy on the same machine that does TLS.
     type: str
   keyfile:
