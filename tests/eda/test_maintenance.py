@@ -82,12 +82,8 @@ def test_an_event_is_told_taken_by_one_run_drained_approved_and_put_back(world: 
     assert world.fleet.log("web3") == []
     logs = sorted(world.fleet.log("web1") + world.fleet.log("web2"), reverse=True)
     hops = {what: at - published for at, what in logs}
-        what: at - published for at, what in sorted(world.fleet.log("web1") + world.fleet.log("web2"), reverse=True)
-    }
-    approved = world.fleet.happened("approved")[0]["time"] - published
-    print(
-        f"published, then after seconds: drained {hops['drained']:.1f}, approved {approved:.1f}, back {hops['back']:.1f}"
-    )
+    hops["approved"] = world.fleet.happened("approved")[0]["time"] - published
+    print("seconds after it was published:", {what: round(hops[what], 1) for what in ("drained", "approved", "back")})
 
 
 def test_what_a_message_says_is_not_evaluated_by_a_run(world: World, tmp_path: Path) -> None:

@@ -14,7 +14,8 @@ description:
     with C(type), C(subject) and C(data), so that the same rules take both.
   - C(type) is C(graceful.azure.scheduled_event.) and the change, C(appeared), C(changed), C(started) or C(gone).
   - A metadata service can be asked from its own VM only. This source is for a VM that watches itself, for a few VMs
-    whose service is forwarded, and for the emulator. For a fleet put the role P(graceful.azure.watcher#role) on the hosts.
+    whose service is forwarded, and for the emulator.
+  - For a fleet put the role P(graceful.azure.watcher#role) on the hosts.
   - It keeps nothing on disk. When the rulebook is started, what is announced then is emitted as C(appeared).
   - A service that cannot be read is logged, and asked again. Nothing counts as gone meanwhile.
   - It needs nothing but what ansible-rulebook brings.
