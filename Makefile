@@ -118,7 +118,7 @@ test-lab: main copy ## Molecule scenarios on machines that really reboot (root o
 	@cd $(COPY) && GRACEFUL_LAB_CACHE="$(CURDIR)/.cache/lab" $(RUN) main python tests/lab/scenarios.py $(ARGS)
 
 .PHONY: test-lab-all
-test-lab-all: ## All of the scenarios
+test-lab-all: eda ## All of the scenarios
 	@$(MAKE) test-lab ARGS="--all $(ARGS)"
 
 .PHONY: lab
