@@ -11,6 +11,8 @@ import typing as t
 from pathlib import Path
 
 import pytest
+from ansible_collections.graceful.azure.plugins.module_utils._watcher.config import Receiver
+from ansible_collections.graceful.azure.plugins.module_utils._watcher.receivers import send
 from ansible_collections.graceful.azure.tests.eda.conftest import Make
 from ansible_collections.graceful.azure.tests.eda.harness import TOKEN, Rulebook, request, told, until
 from ansible_collections.graceful.azure.tests.unit.watcher.harness import Got, Server
@@ -190,6 +192,20 @@ def test_without_a_token_it_does_not_start(make: Make) -> None:
     rulebook.says("graceful_token")
     assert rulebook.process
     assert rulebook.process.wait(120) != 0
+
+
+def test_a_signature_of_the_watcher_takes_the_place_of_the_token(make: Make) -> None:
+    rulebook = make("maintenance")
+    file = Path(rulebook.rulebook)
+    file.write_text(file.read_text().replace('token: "{{ graceful_token | string }}"', "hmac_secret: the-key"))
+    rulebook.start()
+    url = f"http://127.0.0.1:{rulebook.port}/"
+    assert not send(Receiver("eda", url, hmac_secret="another-key"), told("appeared", "WRONGLY-SIGNED")).taken
+    assert not send(Receiver("eda", url, token="the-key"), told("appeared", "NOT-SIGNED")).taken
+    assert send(Receiver("eda", url, hmac_secret="the-key"), told("appeared", "SIGNED")).taken
+    until(lambda: "SIGNED" in rulebook.events)
+    rulebook.settle()
+    assert rulebook.events == ["SIGNED"]
 
 
 class Awx:
