@@ -104,6 +104,10 @@ services: main copy ## Drains and checkpoints against real HAProxy, Redis, Patro
 test-awx: main copy ## The playbook awx with the modules of awx.awx (a download), and what ansible-builder makes of our files
 	@cd $(COPY) && $(RUN) main pytest tests/awx $(ARGS)
 
+.PHONY: test-eda
+test-eda: eda copy ## Event sources and rulebooks with the real ansible-rulebook and ansible-runner (Java 17)
+	@cd $(COPY) && $(RUN) eda pytest tests/eda $(ARGS)
+
 .PHONY: campaign
 campaign: main copy ## Random fleets, events and faults; RUNS=… for longer, SEED=… ONLY=… to replay
 	@cd .cache/collections && $(RUN) main python -m ansible_collections.graceful.azure.tests.campaign --directory ../campaign \
@@ -114,7 +118,7 @@ test-lab: main copy ## Molecule scenarios on machines that really reboot (root o
 	@cd $(COPY) && GRACEFUL_LAB_CACHE="$(CURDIR)/.cache/lab" $(RUN) main python tests/lab/scenarios.py $(ARGS)
 
 .PHONY: test-lab-all
-test-lab-all: ## All of the scenarios
+test-lab-all: eda ## All of the scenarios
 	@$(MAKE) test-lab ARGS="--all $(ARGS)"
 
 .PHONY: lab
@@ -138,6 +142,10 @@ bench: main copy bench-plan ## Measure; prints ratios, and draws them (.cache/be
 bench-plan: main copy ## Measure the plan of 5,000 hosts only
 	@cd .cache/collections && $(RUN) main python -m ansible_collections.graceful.azure.benchmarks.plan
 
+.PHONY: bench-eda
+bench-eda: eda copy ## 10,000 hosts report 100 events within a minute to one real ansible-rulebook; ARGS="--hosts 300 --events 10" for less
+	@cd .cache/collections && $(RUN) eda python -m ansible_collections.graceful.azure.tests.eda.load $(ARGS)
+
 .PHONY: format
 format: main ## Format the Python code
 	@$(RUN) main ruff check --fix .
@@ -158,6 +166,10 @@ generate: main ## Write what is made from other files: the kinds' loaders, and t
 .PHONY: best
 best:
 	@$(MAKE_ENV) best
+
+.PHONY: eda
+eda:
+	@$(MAKE_ENV) eda
 
 .PHONY: main
 main:

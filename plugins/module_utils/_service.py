@@ -11,7 +11,7 @@ from __future__ import annotations
 import typing as t
 from datetime import datetime
 
-from ansible_collections.graceful.azure.plugins.module_utils._client import Client, Limits
+from ansible_collections.graceful.azure.plugins.module_utils._client import Client, Limits, Sender
 from ansible_collections.graceful.azure.plugins.module_utils._document import (
     BrokenDocument,
     Document,
@@ -140,11 +140,11 @@ class Service:
         self.client.post(EVENTS_PATH, {"api-version": self.api_version}, content)
 
 
-def service_of(params: t.Mapping[str, t.Any]) -> Service:
-    """The service that the shared options name."""
+def service_of(params: t.Mapping[str, t.Any], transport: Sender | None = None) -> Service:
+    """The service that the shared options name. Without requests another transport can be handed in."""
     automatic = params["endpoint"].strip().lower() == AUTO
     client = Client(
-        Transport(),
+        transport or Transport(),
         VNET_ENDPOINT if automatic else checked(params["endpoint"]),
         Limits(params["connect_timeout"], params["read_timeout"], params["retries"]).checked(),
         fallbacks=lease_endpoints if automatic else tuple,

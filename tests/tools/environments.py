@@ -73,6 +73,8 @@ ENVIRONMENTS = {
     "main": Environment("main", ROOT / ".venv", (3, 11), (3, 14), False, True),
     "lowest": Environment("lowest", CACHE / "environments" / "lowest", (3, 10), (3, 12), False, False),
     "newest": Environment("newest", CACHE / "environments" / "newest", (3, 12), (3, 14), True, True),
+    # As main, with Event-Driven Ansible beside it.
+    "eda": Environment("eda", CACHE / "environments" / "eda", (3, 11), (3, 14), False, True),
 }
 
 

@@ -24,7 +24,14 @@ from ansible_collections.graceful.azure.tests.tools.launcher import PROGRAM, Lau
 PLAYBOOK = Path(__file__).with_name("tarball.yml")
 
 VMS = ("web_0", "web_1", "web_2")
-WANTED = {"LICENSE", "README.md", "meta/runtime.yml", "plugins/modules/scheduled_events_info.py"}
+WANTED = {
+    "LICENSE",
+    "README.md",
+    "meta/runtime.yml",
+    "plugins/modules/scheduled_events_info.py",
+    "extensions/eda/plugins/event_source/event_grid.py",
+    "extensions/eda/rulebooks/maintenance.yml",
+}
 # What has to remain for everything public to work.
 NEEDED = ("meta", "plugins", "roles", "playbooks")
 UNWANTED = ("tests/", "benchmarks/", "changelogs/fragments/", ".", "Makefile", "pyproject.toml")

@@ -42,6 +42,7 @@ class Source(t.NamedTuple):
     host: str
     vm_name: str | None = None
     boot_id: str = ""
+    kind: str = "watcher"
 
 
 def compare(
@@ -123,7 +124,7 @@ def is_drained(record: Json | None) -> bool:
     return any(step["phase"] == "drain" and step["status"] != "undone" for step in steps)
 
 
-def message(change: Change, source: Source, sequence: int, now: float, record: Json | None = None) -> Json:
+def message(change: Change, source: Source, sequence: int | str, now: float, record: Json | None = None) -> Json:
     """The CloudEvent. Its id is the same if the same message has to be made again after a crash."""
     event_id = same_id(change.event["event_id"])
     identity = "\n".join([source.host, str(sequence), change.change, event_id])
@@ -140,7 +141,7 @@ def message(change: Change, source: Source, sequence: int, now: float, record: J
     return {
         "specversion": "1.0",
         "id": hashlib.sha256(identity.encode("utf-8", "replace")).hexdigest()[:32],
-        "source": f"/graceful.azure/watcher/{_uri_part(source.host)}",
+        "source": f"/graceful.azure/{source.kind}/{_uri_part(source.host)}".rstrip("/"),
         "type": f"{TYPE}.{change.change}",
         "subject": str(clean_all(change.event["event_id"], 200)),
         "time": iso(now),
