@@ -177,12 +177,12 @@ function Test-RecordDirectory {
     }
 }
 
-function New-ProtectedDirectory {
+function New-GracefulDirectory {
     # A directory, and those above it that are missing, for Administrators and SYSTEM only.
     param([string]$Path)
     if ([System.IO.Directory]::Exists($Path)) { return }
     $above = [System.IO.Path]::GetDirectoryName($Path)
-    if ($above) { New-ProtectedDirectory $above }
+    if ($above) { New-GracefulDirectory $above }
     $null = [System.IO.Directory]::CreateDirectory($Path)
     if (Test-WithoutAccessList) { return }
     try {
@@ -269,7 +269,7 @@ function Invoke-Locked {
     param($Keeper, [scriptblock]$LockedWork)
     return Invoke-Explained $Keeper {
         Test-RecordDirectory $Keeper
-        New-ProtectedDirectory $Keeper.Path
+        New-GracefulDirectory $Keeper.Path
         $lock = $null
         $giveUp = (Get-GracefulMonotonic) + $script:LockWait
         while ($true) {
@@ -421,7 +421,7 @@ function Save-Archive {
     param($Keeper, $Entry, [string]$EventId)
     $short = $EventId.Substring(0, [Math]::Min(64, $EventId.Length))
     $name = '{0}.{1}.json' -f [regex]::Replace($short, '[^a-z0-9-]', '_'), [long][Math]::Floor((Get-GracefulNow) * 1000)
-    New-ProtectedDirectory $Keeper.History
+    New-GracefulDirectory $Keeper.History
     Save-Content $Keeper $Entry ([System.IO.Path]::Combine($Keeper.History, $name))
     try {
         $others = @(Get-ChildItem -LiteralPath $Keeper.History -Filter '*.json' -File | Where-Object { $_.Name -cne $name } | Sort-Object -Property LastWriteTimeUtc)
@@ -433,7 +433,7 @@ function Save-Archive {
 function Move-Aside {
     # Moves what is no record out of the way, to a name that nothing has.
     param($Keeper)
-    New-ProtectedDirectory $Keeper.History
+    New-GracefulDirectory $Keeper.History
     $number = [long][Math]::Floor((Get-GracefulNow))
     while ($true) {
         $aside = [System.IO.Path]::Combine($Keeper.History, "record.json.$number.damaged")
@@ -622,6 +622,19 @@ function Add-GracefulMark {
     }
 }
 
+function Set-GracefulEvent {
+    # New fields of one event.
+    param($Keeper, $EventIds, [string]$EventId, $Fields, [string]$Mark = '')
+    Update-GracefulRecord $Keeper $EventIds {
+        param($record)
+        $entry = $record['events'][(Get-GracefulSameId $EventId)]
+        if ($null -ne $entry) {
+            foreach ($name in @($Fields.PSBase.Keys)) { $entry[$name] = $Fields[$name] }
+            if ($Mark) { Add-Mark $Keeper $record $Mark '' $EventId }
+        }
+    }
+}
+
 function Add-GracefulOrphan {
     # A step that was taken although the claim was lost: remembered, so that the next run undoes it.
     param($Keeper, $Announced, $Step, [string]$BootId)
@@ -747,6 +760,6 @@ function Write-SystemLog {
 Export-ModuleMember -Function @(
     'New-GracefulKeeper', 'Read-GracefulRecord', 'Test-GracefulRecordWritable', 'Add-GracefulClaim', 'Update-GracefulRecord',
     'Add-GracefulStepNote', 'Add-GracefulMark', 'Add-GracefulOrphan', 'Close-GracefulEvent', 'Clear-GracefulClaim',
-    'Find-GracefulStep', 'Get-GracefulUnfinished', 'Get-GracefulSameId', 'New-GracefulLostClaim', 'Open-GracefulLock', 'Read-GracefulFile',
-    'Move-GracefulDraft'
+    'Find-GracefulStep', 'Get-GracefulUnfinished', 'Get-GracefulSameId', 'New-GracefulLostClaim', 'Open-GracefulLock',
+    'Read-GracefulFile', 'Move-GracefulDraft', 'New-GracefulDirectory', 'Set-GracefulEvent'
 )

@@ -413,13 +413,13 @@ function Get-SourceOf {
 }
 
 function Start-GracefulWorker {
-    # Begins the work in a process that does not end with this one. Request: all that Invoke-GracefulRequest needs.
+    # Begins the work in a process that does not end with this one. Request: all that Invoke-GracefulOrderedWork needs.
     param($Keeper, $Owner, $Request)
     if (Test-GracefulWorker $Keeper) {
         throw (New-GracefulError 'Another process works on this host. It is looked at again in a moment.')
     }
     Save-State $Keeper $Owner
-    $commands = @('New-GracefulMap', 'New-GracefulKeeper', 'Invoke-GracefulWork', 'Invoke-GracefulRequest')
+    $commands = @('New-GracefulMap', 'New-GracefulKeeper', 'Invoke-GracefulWork', 'Invoke-GracefulOrderedWork', 'Test-GracefulPort')
     $commands += @(Get-Command -Name 'Get-GracefulDrain_*', 'Get-GracefulCheckpoint_*' -CommandType Function | ForEach-Object { $_.Name })
     $lines = @()
     foreach ($command in $commands) {
@@ -493,7 +493,7 @@ function Invoke-GracefulHandedOver {
         $Pipe.Dispose()
         $null = Invoke-GracefulWork $keeper $request['owner'] {
             param($progress)
-            Invoke-GracefulRequest $keeper $request $progress
+            Invoke-GracefulOrderedWork $keeper $request $progress
         }
     }
     finally { $lock.Dispose() }
