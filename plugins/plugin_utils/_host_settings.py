@@ -14,6 +14,7 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.graceful.azure.plugins.module_utils._document import EVENT_FIELDS
 from ansible_collections.graceful.azure.plugins.plugin_utils import _controller_steps as controller
 from ansible_collections.graceful.azure.plugins.plugin_utils import _task_files as task_files
+from ansible_collections.graceful.azure.plugins.plugin_utils._platform import platform_of
 from ansible_collections.graceful.azure.plugins.plugin_utils._settings import Settings, read_settings
 
 Json = dict[str, t.Any]
@@ -27,7 +28,8 @@ def host_settings(
 ) -> tuple[Settings, list[str]]:
     """The variables and what is wrong with them. What is written may refer to the event."""
     seen = {**variables, "drain_event": event, "checkpoint_event": event}
-    settings = read_settings(seen, action._templar.copy_with_new_env(available_variables=seen).template, where)
+    template = action._templar.copy_with_new_env(available_variables=seen).template
+    settings = read_settings(seen, template, where, platform_of(action))
     return settings, settings.messages
 
 
