@@ -94,7 +94,7 @@ class ActionModule(ActionBase):
         self._host = str(self._vars.get("inventory_hostname", "host"))
         if "copy" in self._task.args:
             # Not by the modules of Ansible, of which ansible-core has none for Windows hosts.
-            result.update(copied(self, str(self._task.args["copy"]), self._vars["graceful_host"]["step"]))
+            result.update(copied(self, (self._vars.get("graceful_host") or {}).get("step")))
         elif "pass" in self._task.args:
             result.update(self._in_a_run(json.loads(self._task_vars["graceful_pass"]["run"])))
         else:
@@ -349,7 +349,8 @@ class ActionModule(ActionBase):
         described = controller.described(step, items, time.time(), finder(self, self._vars), platform_of(self))
         # Where an archive lies on the controller must not be the host's word.
         place = os.path.realpath(os.path.expanduser(place))
-        return {**described, "controller_copy": os.path.join(place, self._host, archive_name(step["name"]))}
+        name = archive_name(step["name"], platform_of(self))
+        return {**described, "controller_copy": os.path.join(place, self._host, name)}
 
     def _answer(self, step: Json, values: Json) -> Json:
         told = controller.answer(step, self._vars.get("maintenance_answer"))

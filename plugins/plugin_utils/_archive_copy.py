@@ -18,10 +18,13 @@ from ansible_collections.graceful.azure.plugins.module_utils._text import clean
 Json = dict[str, t.Any]
 
 
-def copied(action: ActionBase, mode: str, step: t.Mapping[str, t.Any]) -> Json:
-    """Fetch the step's archive, or send it. What goes wrong is in the result, and never an exception.
+def copied(action: ActionBase, step: t.Any) -> Json:
+    """Fetch the archive of the step, or send it. What goes wrong is in the result, and never an exception.
 
     Where it lies on the controller is the controller's own choice; where it lies on the host is the host's."""
+    mode = step.get("mode") if isinstance(step, t.Mapping) else None
+    if mode not in ("fetch", "send"):
+        return {"failed": True, "changed": False, "msg": "No host asks for an archive. Only the collection's roles copy one."}
     here, there = str(step["controller_copy"]), str(step["archive"])
     connection: t.Any = action._connection
     try:

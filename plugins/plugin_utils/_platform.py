@@ -34,6 +34,6 @@ def written_platform(variables: t.Mapping[str, t.Any]) -> str:
 def leave_out_sudo(action: ActionBase) -> None:
     """An inventory may say become for all hosts, which Windows has another way for."""
     connection: t.Any = action._connection
-    method = str(getattr(connection.become, "name", "")).rpartition(".")[2]
-    if platform_of(action) == WINDOWS and connection.become is not None and method != "runas":
+    become = connection.become if platform_of(action) == WINDOWS else None
+    if become is not None and str(become.name).rpartition(".")[2] != "runas":
         connection.set_become_plugin(None)

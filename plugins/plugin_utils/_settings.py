@@ -136,6 +136,7 @@ def _kinds(
     def read(value: t.Any, name: str) -> Items:
         items: list[Json] = []
         secrets: Json = {}
+        possible = ", ".join(kind for kind in sorted(names) if platform in load(kind).platforms)
         if not isinstance(value, (list, tuple)):
             raise check.refuse(name, "a list", value)
         for number, given in enumerate(value, 1):
@@ -150,9 +151,8 @@ def _kinds(
                 raise WrongSetting(f"Two entries of {name} have the name {quoted(title)}. Give each its own.")
             if not isinstance(kind, str) or kind not in names:
                 said = "has no kind" if kind is None else f"has the unknown kind {quoted(kind)}"
-                raise WrongSetting(f"{where} {said}. Kinds are: {', '.join(sorted(names))}.")
+                raise WrongSetting(f"{where} {said}. Kinds are: {possible}.")
             if platform not in load(kind).platforms:
-                possible = ", ".join(name for name in sorted(names) if platform in load(name).platforms)
                 raise WrongSetting(
                     f"{where} has the kind {kind}, which a {platform.title()} host cannot do. Kinds for it are: "
                     f"{possible}."
@@ -360,7 +360,7 @@ SETTINGS: t.Final[t.Mapping[str, Setting]] = {
     "webhooks": Setting("list", [], "Who is told, see [roles/report](../roles/report/README.md).", _webhooks, "run"),
     "drill_consent": Setting("str", "", "`yes`, or no drill happens.", _text, "drill"),
     "drill_address": Setting(
-        "str", "", "An address of the first host that all hosts reach, of a private network.", _text, "drill"
+        "str", "", "An address of the first Linux host that all hosts reach, of a private network.", _text, "drill"
     ),
     "drill_event": Setting(
         "str", "Reboot", f"What is announced: {', '.join(f'`{name}`' for name in DRILLED)}.", _choice(*DRILLED), "drill"
@@ -378,7 +378,7 @@ SETTINGS: t.Final[t.Mapping[str, Setting]] = {
     "drill_duration": Setting("float", 5, "Seconds that the event lasts.", seconds, "drill"),
     "drill_port": Setting("int", 8801, "The emulator's first port; each host has one.", _number, "drill"),
     "drill_control_port": Setting("int", 8800, "The port of its control.", _number, "drill"),
-    "drill_dir": Setting("path", "/opt/azure-events-emulator", "Its directory on the first host.", _path, "drill"),
+    "drill_dir": Setting("path", "/opt/azure-events-emulator", "Its directory on that host.", _path, "drill"),
     "drill_run_by": Setting(
         "str",
         "auto",
