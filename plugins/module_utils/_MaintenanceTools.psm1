@@ -126,7 +126,7 @@ function Test-GracefulMasked {
         $dots = [char]0x2026
         return [regex]::IsMatch($Value, "://(?:$dots@|[^\s?#'""]*\?$dots)")
     }
-    if ($Value -is [System.Collections.IDictionary]) { $Value = $Value.Values }
+    if ($Value -is [System.Collections.IDictionary]) { $Value = $Value.PSBase.Values }
     if ($Value -is [System.Collections.IEnumerable]) {
         foreach ($one in $Value) { if (Test-GracefulMasked $one) { return $true } }
     }
@@ -192,7 +192,7 @@ function New-GracefulMap {
     $map = New-Object System.Collections.Specialized.OrderedDictionary ([System.StringComparer]::Ordinal)
     foreach ($source in $args) {
         if ($null -eq $source) { continue }
-        foreach ($key in @($source.Keys)) { $map[[string]$key] = $source[$key] }
+        foreach ($key in @($source.PSBase.Keys)) { $map[[string]$key] = $source[$key] }
     }
     return , $map
 }
@@ -205,7 +205,7 @@ function ConvertTo-GracefulData {
     if ($Value -is [decimal]) { return [double]$Value }
     if ($Value -is [System.Collections.IDictionary]) {
         $map = New-GracefulMap
-        foreach ($key in @($Value.Keys)) { $map[[string]$key] = ConvertTo-GracefulData $Value[$key] }
+        foreach ($key in @($Value.PSBase.Keys)) { $map[[string]$key] = ConvertTo-GracefulData $Value[$key] }
         return , $map
     }
     if ($Value -is [System.Management.Automation.PSCustomObject]) {
@@ -354,7 +354,7 @@ function Add-Json {
         $null = $Out.Append($Value.ToString($null, $script:Invariant))
     }
     elseif ($Value -is [System.Collections.IDictionary]) {
-        $keys = @($Value.Keys)
+        $keys = @($Value.PSBase.Keys)
         if ($Sorted) {
             $keys = [string[]]$keys
             [Array]::Sort($keys, [System.StringComparer]::Ordinal)
