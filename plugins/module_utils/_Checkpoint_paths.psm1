@@ -137,7 +137,7 @@ function Get-AllParent {
         $found.Insert(0, $parent)
         $parent = Get-Parent $parent
     }
-    return , $found.ToArray()
+    return $found.ToArray()
 }
 
 function Test-Within {
