@@ -25,9 +25,7 @@ MODULES = COLLECTION / "plugins" / "modules"
 MODULE_UTILS = COLLECTION / "plugins" / "module_utils"
 CONNECTIONS = os.pathsep.join(map(str, (HERE / "plugins" / "connection", INTEGRATION / "plugins" / "connection")))
 # How a module or a shared file names the shared files that it needs.
-REQUIRES = re.compile(
-    r"^#AnsibleRequires -PowerShell \.\.module_utils\.(\w+)\s*$|^#AnsibleRequires -PowerShell \.(\w+)\s*$", re.M
-)
+REQUIRES = re.compile(r"^#AnsibleRequires -PowerShell \S+\.plugins\.module_utils\.(\w+)\s*$", re.MULTILINE)
 IMPORT = "Import-Module -Force -DisableNameChecking -Scope Global"
 PATIENCE = 600
 
