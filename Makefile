@@ -121,6 +121,10 @@ test-lab-all: ## All of the scenarios
 lab: main copy ## A shell in an empty lab
 	@cd $(COPY) && GRACEFUL_LAB_CACHE="$(CURDIR)/.cache/lab" $(RUN) main python tests/lab/lab.py enter
 
+.PHONY: test-windows
+test-windows: main copy ## The modules for Windows on a real PowerShell under Wine (root on Debian or Ubuntu, downloads)
+	@cd $(COPY) && GRACEFUL_WINDOWS_CACHE="$${GRACEFUL_WINDOWS_CACHE:-$(CURDIR)/.cache/windows}" $(RUN) main pytest tests/windows $(ARGS)
+
 .PHONY: sanity
 sanity: versions copy ## ansible-test sanity, with no exceptions
 	@# It takes all the processors it gets; what waits for answers beside it goes first.
