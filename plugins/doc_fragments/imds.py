@@ -55,6 +55,7 @@ options:
 
     # What runs on Linux hosts needs a library; its twins for Windows do not.
     LIBRARY = r"""
+options: {}
 requirements:
   - requests (on Linux hosts; the playbook C(graceful.azure.prepare) installs it)
 """
