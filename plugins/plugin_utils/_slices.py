@@ -17,6 +17,7 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.graceful.azure.plugins.module_utils._clock import Clock
 from ansible_collections.graceful.azure.plugins.module_utils._text import clean, iso
+from ansible_collections.graceful.azure.plugins.plugin_utils._platform import leave_out_sudo
 
 RECONNECT_PAUSE = 2.0
 # While a host goes down or comes up, its ssh may already answer and its Python not yet; after this long it is broken.
@@ -94,6 +95,7 @@ class SlicedModule:
 
     def run(self, args: t.Mapping[str, t.Any]) -> Slice:
         """Run the module once with these arguments."""
+        leave_out_sudo(self._action)
         try:
             result: Result = self._action._execute_module(
                 module_name=self._module, module_args=dict(args), task_vars=self._task_vars

@@ -95,6 +95,7 @@ def kind_tables(folder: Folder) -> str:
 def _kind_section(name: str, kind: t.Any) -> str:
     remarks = [
         kind.summary,
+        "" if len(kind.platforms) > 1 else f"Only on {kind.platforms[0].title()} hosts.",
         "The controller takes this step." if kind.by_controller else "",
         "It carries traffic, so it is undone last, after the health checks." if kind.carries_traffic else "",
     ]
@@ -119,6 +120,8 @@ def _option_rows(options: t.Mapping[str, t.Any], prefix: str = "") -> t.Iterator
         remarks = [option["description"]]
         if option.get("choices"):
             remarks.append(f"One of {', '.join(f'`{choice}`' for choice in option['choices'])}.")
+        if option.get("platforms"):
+            remarks.append(f"Only on {' and '.join(option['platforms']).title()} hosts.")
         if option.get("no_log"):
             remarks.append("A secret: it is never recorded.")
         yield shown, kind, default, " ".join(remarks).replace("|", "\\|")
