@@ -249,6 +249,16 @@ def run(command: t.Sequence[str], stdin: bytes = b"", seconds: float = PATIENCE)
         raise
 
 
+def run_script(file: Path, arguments: t.Sequence[str]) -> subprocess.CompletedProcess[bytes]:
+    """The call stands in a file, where no argument needs the quotes of a command line."""
+    quoted = " ".join("'" + word.replace("'", "''") + "'" for word in (windows_path(file), *arguments))
+    with tempfile.TemporaryDirectory(prefix="windows-") as directory:
+        call = Path(directory, "call.ps1")
+        # The mark says that it is UTF-8.
+        call.write_text(f"& {quoted}\nexit $LASTEXITCODE\n", encoding="utf-8-sig")
+        return run([*POWERSHELL_COMMAND, "-File", windows_path(call)])
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     actions = parser.add_subparsers(dest="action", required=True)
@@ -267,7 +277,7 @@ def main() -> int:
         print(exc)
         return 1
     if given.action == "run":
-        done = run([*POWERSHELL_COMMAND, "-File", windows_path(given.file.resolve()), *given.arguments])
+        done = run_script(given.file.resolve(), given.arguments)
         sys.stdout.buffer.write(done.stdout)
         sys.stderr.buffer.write(done.stderr)
         return done.returncode
