@@ -51,7 +51,9 @@ class ActionModule(ActionBase):
         variables = task_vars or {}
         _checked, options = self.validate_argument_spec(argument_spec=OPTIONS)
         if platform_of(self) == WINDOWS:
-            raise AnsibleActionFail("The watcher runs on Linux hosts only. Leave this host out of the play: it is a Windows host.")
+            raise AnsibleActionFail(
+                "The watcher runs on Linux hosts only. Leave this host out of the play: it is a Windows host."
+            )
         self._check(options)
         variants = self._settings(variables, options["on_its_own"])
         host = str(variables.get("inventory_hostname", "host"))

@@ -139,8 +139,8 @@ def objections(drill: Json, answers: t.Mapping[str, Answer], groups: t.Mapping[s
     found = []
     if answers.get(drill["emulator_host"], {}).get("platform") == WINDOWS:
         found.append(
-            f"{clean(drill['emulator_host'], 80)}: the emulator cannot run on a Windows host. Say in the inventory that it "
-            "is one (ansible_connection or ansible_shell_type), then another host is taken"
+            f"{clean(drill['emulator_host'], 80)}: the emulator cannot run on a Windows host. Say in the inventory "
+            "that it is one (ansible_connection or ansible_shell_type), then another host is taken"
         )
     for host, answer in answers.items():
         found += [f"{clean(host, 80)}: {text}" for text in _objections(host, answer, drill)]

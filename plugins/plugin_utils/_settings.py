@@ -184,7 +184,8 @@ def _item(kind: type[Kind], given: t.Mapping[str, t.Any], where: str, platform: 
 def _not_there(kind: type[Kind], given: t.Mapping[str, t.Any], platform: str) -> str:
     """What was given and a host of that platform has no use for."""
     for name, option in kind.options.items():
-        if given.get(name) is not None and platform not in option.get("platforms", (platform,)):
+        chosen = given.get(name) not in (None, option.get("default"))
+        if chosen and platform not in option.get("platforms", (platform,)):
             return f"{name} is not for {platform.title()} hosts. Remove it there."
     return ""
 

@@ -74,8 +74,10 @@ class Step(Kind):
         """Somebody may have added a site or a pool to the step since the first attempt."""
         return {
             **before,
-            **{key: [*_names(before, key), *(name for name in _names(now, key) if name not in _names(before, key))]
-               for key in ("sites", "app_pools")},
+            **{
+                key: [*_names(before, key), *(name for name in _names(now, key) if name not in _names(before, key))]
+                for key in ("sites", "app_pools")
+            },
         }
 
 

@@ -13,7 +13,15 @@ from xml.etree import ElementTree
 
 from ansible_collections.graceful.azure.plugins.module_utils import _option_checks as check
 from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
-from ansible_collections.graceful.azure.plugins.module_utils._kind import LINUX, Done, Kind, Look, Noted, Options, Runner
+from ansible_collections.graceful.azure.plugins.module_utils._kind import (
+    LINUX,
+    Done,
+    Kind,
+    Look,
+    Noted,
+    Options,
+    Runner,
+)
 from ansible_collections.graceful.azure.plugins.module_utils._patience import Patience, Proof
 from ansible_collections.graceful.azure.plugins.module_utils._text import clean, count, listed
 

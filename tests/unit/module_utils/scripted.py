@@ -165,6 +165,7 @@ def options_of(kind: type[Kind], **given: t.Any) -> Json:
     """As a kind gets them on the host: normalised, and of the secrets only those that were given."""
     options, error = validated(kind.options, kind.rules, given)
     assert not error
-    assert not kind.mistake(options) and not kind.mistake_on(LINUX, options)
+    assert not kind.mistake(options)
+    assert not kind.mistake_on(LINUX, options)
     secrets = {name for name, spec in kind.options.items() if spec.get("no_log")}
     return {name: value for name, value in options.items() if name not in secrets or value is not None}

@@ -27,9 +27,7 @@ ANNOUNCED = "2026-09-19T18:00:00Z"
 NOTICED = "2026-09-19T18:00:04Z"
 
 
-def plan(
-    hosts: t.Sequence[str] = ("web1", "web2", "web3"), windows: t.Collection[str] = (), **given: t.Any
-) -> Json:
+def plan(hosts: t.Sequence[str] = ("web1", "web2", "web3"), windows: t.Collection[str] = (), **given: t.Any) -> Json:
     values = {key: setting.default for key, setting in SETTINGS.items() if setting.where == "drill"}
     values.update(drill_consent="yes", drill_address="10.0.0.4")
     return planned({**values, **{f"drill_{key}": value for key, value in given.items()}}, hosts, "1234", windows)

