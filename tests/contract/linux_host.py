@@ -11,7 +11,7 @@ import sys
 import typing as t
 from pathlib import Path
 
-from ansible_collections.graceful.azure.tests.contract.engine_cases import CASES, Json, play
+from ansible_collections.graceful.azure.tests.contract.engine_cases import CASES, Case, Json, play
 from ansible_collections.graceful.azure.tests.integration.harness import Case as Vm
 from ansible_collections.graceful.azure.tests.integration.harness import Emulator
 from ansible_collections.graceful.azure.tests.tools.launcher import COLLECTION
@@ -51,14 +51,19 @@ class LinuxHost:
         return t.cast(Json, json.loads(done.stdout))
 
 
-def results(directory: Path) -> dict[str, tuple[LinuxHost, list[Json]]]:
-    """What the Python engine says, by the name of the case."""
-    emulator = Emulator(directory / "azure", [Vm(case.name) for case in CASES])
-    try:
-        hosts = {case.name: LinuxHost(directory / case.name) for case in CASES}
-        return {
-            case.name: (hosts[case.name], play(case, hosts[case.name], emulator, emulator.endpoints[case.name]))
-            for case in CASES
-        }
-    finally:
-        emulator.stop()
+class LinuxStage:
+    """Plays the cases with the Python engine, each once, when it is asked for."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._emulator = Emulator(directory / "azure", [Vm(case.name) for case in CASES])
+        self._played: dict[str, tuple[LinuxHost, list[Json]]] = {}
+
+    def play(self, case: Case) -> tuple[LinuxHost, list[Json]]:
+        if case.name not in self._played:
+            host = LinuxHost(self._directory / case.name)
+            self._played[case.name] = host, play(case, host, self._emulator, self._emulator.endpoints[case.name])
+        return self._played[case.name]
+
+    def stop(self) -> None:
+        self._emulator.stop()

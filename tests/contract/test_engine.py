@@ -4,18 +4,22 @@
 
 from __future__ import annotations
 
+import typing as t
+
 import pytest
-from ansible_collections.graceful.azure.tests.contract import linux_host
-from ansible_collections.graceful.azure.tests.contract.engine_cases import CASES, Case, Json, judge
+from ansible_collections.graceful.azure.tests.contract.engine_cases import CASES, Case, judge
+from ansible_collections.graceful.azure.tests.contract.linux_host import LinuxStage
 
 
 @pytest.fixture(scope="session")
-def played(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Json]]:
-    found = linux_host.results(tmp_path_factory.mktemp("linux"))
-    return {name: results for name, (_host, results) in found.items()}
+def linux(tmp_path_factory: pytest.TempPathFactory) -> t.Iterator[LinuxStage]:
+    stage = LinuxStage(tmp_path_factory.mktemp("linux"))
+    yield stage
+    stage.stop()
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_each_order_comes_to_what_the_table_says(played: dict[str, list[Json]], case: Case) -> None:
-    for turn, result in zip(case.turns, played[case.name]):
+def test_each_order_comes_to_what_the_table_says(linux: LinuxStage, case: Case) -> None:
+    _host, results = linux.play(case)
+    for turn, result in zip(case.turns, results):
         judge(turn, result)

@@ -8,12 +8,12 @@ import typing as t
 from pathlib import Path
 
 import pytest
-from ansible_collections.graceful.azure.tests.contract import linux_host
 from ansible_collections.graceful.azure.tests.contract.engine_cases import CASES, Case, Json, judge, normalised, play
+from ansible_collections.graceful.azure.tests.contract.linux_host import LinuxStage
 from ansible_collections.graceful.azure.tests.integration.harness import Case as Vm
 from ansible_collections.graceful.azure.tests.integration.harness import Emulator
 from ansible_collections.graceful.azure.tests.windows import windows
-from ansible_collections.graceful.azure.tests.windows.harness import PowerShellError, Session
+from ansible_collections.graceful.azure.tests.windows.harness import Session
 
 SCRIPTS = {
     "make": "echo done> {0}",
@@ -22,8 +22,6 @@ SCRIPTS = {
     "fail": "echo no>&2& exit 3",
     "sleep": "ping -n 60 127.0.0.1 >NUL",
 }
-# Only ready and put_back start a process for their work, which is what takes long here.
-Played = dict[str, tuple[t.Any, list[Json]]]
 
 
 class WindowsHost:
@@ -43,42 +41,53 @@ class WindowsHost:
         return self._session.module("win_host_maintenance", options, check)
 
 
-@pytest.fixture(scope="session")
-def on_linux(tmp_path_factory: pytest.TempPathFactory) -> Played:
-    return t.cast(Played, linux_host.results(tmp_path_factory.mktemp("linux")))
+class WindowsStage:
+    """Plays the cases with the PowerShell engine, each once, when it is asked for."""
+
+    def __init__(self, directory: Path, session: Session) -> None:
+        self._directory = directory
+        self._session = session
+        self._emulator = Emulator(directory / "azure", [Vm(case.name) for case in CASES])
+        self._played: dict[str, tuple[WindowsHost, list[Json]]] = {}
+
+    def play(self, case: Case) -> tuple[WindowsHost, list[Json]]:
+        if case.name not in self._played:
+            host = WindowsHost(self._directory / case.name, self._session)
+            self._played[case.name] = host, play(case, host, self._emulator, self._emulator.endpoints[case.name])
+        return self._played[case.name]
+
+    def stop(self) -> None:
+        self._emulator.stop()
 
 
 @pytest.fixture(scope="session")
-def on_windows(tmp_path_factory: pytest.TempPathFactory, session: Session) -> Played:
-    directory = tmp_path_factory.mktemp("windows")
-    emulator = Emulator(directory / "azure", [Vm(case.name) for case in CASES])
+def linux(tmp_path_factory: pytest.TempPathFactory) -> t.Iterator[LinuxStage]:
+    stage = LinuxStage(tmp_path_factory.mktemp("linux"))
+    yield stage
+    stage.stop()
+
+
+@pytest.fixture(scope="session")
+def stage(tmp_path_factory: pytest.TempPathFactory, session: Session) -> t.Iterator[WindowsStage]:
     # Wine keeps no access control lists.
     session.script("[Environment]::SetEnvironmentVariable('GRACEFUL_TEST_WITHOUT_ACL', '1')")
-    played: Played = {}
-    try:
-        for case in CASES:
-            host = WindowsHost(directory / case.name, session)
-            try:
-                played[case.name] = host, play(case, host, emulator, emulator.endpoints[case.name])
-            except PowerShellError as exc:
-                played[case.name] = host, [{"msg": str(exc)}]
-    finally:
-        emulator.stop()
-    return played
+    running = WindowsStage(tmp_path_factory.mktemp("windows"), session)
+    yield running
+    running.stop()
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_each_order_comes_to_what_the_table_says(on_windows: Played, case: Case) -> None:
-    _host, results = on_windows[case.name]
+def test_each_order_comes_to_what_the_table_says(stage: WindowsStage, case: Case) -> None:
+    _host, results = stage.play(case)
     for turn, result in zip(case.turns, results):
         judge(turn, result)
-    assert len(results) == len(case.turns)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_both_engines_say_the_same(on_windows: Played, on_linux: Played, case: Case) -> None:
-    (linux, said), (host, answered) = on_linux[case.name], on_windows[case.name]
+def test_both_engines_say_the_same(stage: WindowsStage, linux: LinuxStage, case: Case) -> None:
+    here, said = linux.play(case)
+    there, answered = stage.play(case)
     for turn, one, other in zip(case.turns, said, answered):
-        expected, got = normalised(one, linux), normalised(other, host)
+        expected, got = normalised(one, here), normalised(other, there)
         for part in ("report", "observation", "changed"):
             assert got.get(part) == expected.get(part), (turn.order, part)
