@@ -21,6 +21,10 @@ $script:UnconfirmedFor = 30.0
 $script:GoneReads = 3
 $script:GoneSeconds = 2.0
 $script:GoneSecondsScheduled = 5.0
+# The result of work that ended earlier than this is not taken for what is so now.
+$script:HeardWithin = 20.0
+# What a process of its own may take to begin and to verify what is done: a wait ends so much earlier.
+$script:Reserve = 5.0
 # More than anybody waits, and less than what a record takes for a time.
 $script:Longest = 1000000
 # A key that the registry forgets when Windows starts: what is in it tells one boot from the next.
@@ -216,7 +220,7 @@ function Read-Document {
 
 function Wait-Document {
     # Reads until it is over, or the time of this call is. A failure to read is waited out.
-    param($Engine, [scriptblock]$Over, [double]$Pause = 1.0)
+    param($Engine, [scriptblock]$Over, [double]$Pause = 1.0, [double]$Reserve = 0.0)
     $limits = $Engine.Service.Limits
     $short = @{}
     foreach ($name in @($limits.PSBase.Keys)) { $short[$name] = $limits[$name] }
@@ -226,7 +230,7 @@ function Wait-Document {
     try {
         while ($true) {
             if ((Read-Document $Engine) -and (& $Over)) { return $true }
-            $left = Get-CallLeft $Engine
+            $left = (Get-CallLeft $Engine) - $Reserve
             if ($left -le 0) { return $false }
             Wait-Graceful ([Math]::Min($Pause, $left))
         }
@@ -261,7 +265,8 @@ function Invoke-Ready {
         if ($held.PSBase.Count) { return , (New-GracefulMap @{ state = 'held_by_other_run'; message = (Get-HeldMessage $held); held = $held }) }
         return , (New-GracefulMap @{ state = 'gone'; message = 'Nothing stands.'; held = $held })
     }
-    $result = Get-Rest $Engine 'ready' $mine
+    $result = Get-Unheard $Engine 'ready' $mine
+    if ($null -eq $result) { $result = Get-Rest $Engine 'ready' $mine }
     if ($null -eq $result) { $result = Invoke-Worker $Engine 'ready' $mine }
     return , (New-GracefulMap $result @{ held = $held })
 }
@@ -284,6 +289,18 @@ function Add-Orphan {
     Add-GracefulOrphan $Engine.Keeper $events[0] $step (Get-NotedBootId)
 }
 
+function Get-Unheard {
+    # What the work of an earlier call came to a moment ago. A process of its own takes seconds to begin, so that a short call may not
+    # live to see its end: without this, no call would ever hear of it.
+    param($Engine, [string]$Name, $Mine)
+    $state = Get-GracefulWorkerState $Engine.Keeper
+    if (-not $Engine.Detached -or $null -ne $Engine.Order['controller_step'] -or $state['told'] -or -not $state['ended']) { return $null }
+    if ($state['result'] -isnot [System.Collections.IDictionary] -or -not (Test-Owner $state (Get-Owner $Engine $Name $Mine))) { return $null }
+    if ([Math]::Abs((Get-GracefulNow) - $state['ended']) -gt $script:HeardWithin -or (Test-GracefulWorker $Engine.Keeper)) { return $null }
+    Set-GracefulTold $Engine.Keeper $state
+    return , $state['result']
+}
+
 function Get-Rest {
     # What failed is tried again after a growing pause; what is verified is verified again at the end of a wait. Null: go on.
     param($Engine, [string]$Name, $Mine)
@@ -303,7 +320,7 @@ function Get-Rest {
         $seconds = $Engine.Order['wait']
         if ($null -ne $rest) { $seconds = $rest['next_try'] }
         $end = (Get-GracefulMonotonic) + $seconds
-        $null = Wait-Document $Engine { (Test-Changed $Engine) -or (Get-GracefulMonotonic) -ge $end }
+        $null = Wait-Document $Engine { (Test-Changed $Engine) -or (Get-GracefulMonotonic) -ge $end } 1.0 $script:Reserve
     }
     return , (Get-GracefulResting $record $since)
 }
@@ -365,7 +382,7 @@ function Get-UnderWay {
 
 function Wait-Result {
     param($Engine)
-    $over = Wait-GracefulWorker $Engine.Keeper ([Math]::Max((Get-CallLeft $Engine), 1.0))
+    $over = Wait-GracefulWorker $Engine.Keeper ([Math]::Max((Get-CallLeft $Engine), 2.0))
     $state = Get-GracefulWorkerState $Engine.Keeper
     if (-not $over) {
         $message = 'at work'

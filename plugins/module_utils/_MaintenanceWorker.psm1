@@ -400,6 +400,7 @@ function Invoke-GracefulWork {
         }
     }
     $mine['result'] = $result
+    $mine['ended'] = Get-GracefulNow
     Save-State $Keeper $mine
     return , $result
 }
