@@ -21,5 +21,5 @@ def linux(tmp_path_factory: pytest.TempPathFactory) -> t.Iterator[LinuxStage]:
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_each_order_comes_to_what_the_table_says(linux: LinuxStage, case: Case) -> None:
     _host, results = linux.play(case)
-    for turn, result in zip(case.turns, results):
+    for turn, result in zip(case.turns, results, strict=True):
         judge(turn, result)

@@ -79,7 +79,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory, session: Session) -> t.Itera
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_each_order_comes_to_what_the_table_says(stage: WindowsStage, case: Case) -> None:
     _host, results = stage.play(case)
-    for turn, result in zip(case.turns, results):
+    for turn, result in zip(case.turns, results, strict=True):
         judge(turn, result)
 
 
@@ -87,7 +87,7 @@ def test_each_order_comes_to_what_the_table_says(stage: WindowsStage, case: Case
 def test_both_engines_say_the_same(stage: WindowsStage, linux: LinuxStage, case: Case) -> None:
     here, said = linux.play(case)
     there, answered = stage.play(case)
-    for turn, one, other in zip(case.turns, said, answered):
+    for turn, one, other in zip(case.turns, said, answered, strict=True):
         expected, got = normalised(one, here), normalised(other, there)
         for part in ("report", "observation", "changed"):
             assert got.get(part) == expected.get(part), (turn.order, part)

@@ -52,7 +52,8 @@ def test_a_connection_that_is_dropped_in_the_middle_of_a_drain_costs_nothing(
         "run_id": "first",
         "events": [{"event_id": "DROPPED-1", "event_type": "Reboot", "resources": ["dropped"]}],
     }
-    ready = {"graceful.azure.host_maintenance": {**common, "order": "ready", "steps": [step], "timeout": 600, "seconds": 600}}
+    order = {**common, "order": "ready", "steps": [step], "timeout": 600, "seconds": 600}
+    ready = {"graceful.azure.host_maintenance": order}
     (found,) = play(tmp_path / "play", [ready], {"windows1": {"fate": str(work / "fate")}}, settings=SETTINGS)
     assert found["status"] == "ok", found
     assert found["result"]["report"]["message"] == "1 step done, 0 saved, all verified"
@@ -105,6 +106,7 @@ def test_one_event_for_two_windows_and_two_linux_hosts(tmp_path: Path, monkeypat
             (closed,) = [json.loads(file.read_text()) for file in (fleet.home(host) / "records" / "history").iterdir()]
             marks = {mark["what"]: mark["at"] for mark in reversed(closed["timeline"])}
             assert marks["ready"] < approved["time"] < marks["restored"], host
-            assert {step["name"]: step["status"] for step in closed["steps"]} == {"service": "undone", "cache": "undone"}
+            undone = {step["name"]: step["status"] for step in closed["steps"]}
+            assert undone == {"service": "undone", "cache": "undone"}
     finally:
         fleet.stop()
