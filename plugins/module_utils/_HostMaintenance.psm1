@@ -481,8 +481,9 @@ function Assert-Fresh {
 function Test-Settled {
     # After a request whose answer is not known: whether the document was read for long enough since.
     param($Engine, [string]$Id, [double]$PostedAt)
+    $wanted = $Id
     $left = Wait-Document $Engine {
-        $queued = @($Engine.Events | Where-Object { (Get-GracefulSameId $_['event_id']) -ceq $Id -and $_['event_status'] -eq 'Scheduled' })
+        $queued = @($Engine.Events | Where-Object { (Get-GracefulSameId $_['event_id']) -ceq $wanted -and $_['event_status'] -eq 'Scheduled' })
         $queued.Count -eq 0
     }
     return $left -or (Get-GracefulNow) - $PostedAt -gt $script:UnconfirmedFor
@@ -532,17 +533,18 @@ function Set-Times {
     # Seen Started, or the host has booted since it was claimed: then gone will mean completed.
     param($Engine, $Mine, $Times)
     $boot = Get-BootId
+    $seen = $Times
     Update-GracefulRecord $Engine.Keeper $Mine {
         param($record)
         foreach ($id in $Mine) {
             $entry = $record['events'][$id]
             if ($null -eq $entry) { continue }
-            $started = $Times.Started[$id]
+            $started = $seen.Started[$id]
             if ($null -eq $started -and $record['boot_id'] -cne $boot) { $started = Get-GracefulNow }
             if (-not $entry['started']) { $entry['started'] = $started }
-            $entry['gone'] = $Times.MissingSince[$id]
+            $entry['gone'] = $seen.MissingSince[$id]
             $entry['gone_reads'] = 0
-            if ($Times.First.Contains($id)) { $entry['gone_reads'] = $Times.First[$id].Reads }
+            if ($seen.First.Contains($id)) { $entry['gone_reads'] = $seen.First[$id].Reads }
         }
     }
 }
@@ -563,7 +565,8 @@ function Test-StillNeeded {
 
 function Get-StandingMessage {
     param($Engine, $Mine)
-    $said = @($Engine.Events | Where-Object { @($Mine) -ccontains (Get-GracefulSameId $_['event_id']) } | ForEach-Object { "$($_['event_type']) $($_['event_status'])" })
+    $ids = @($Mine)
+    $said = @($Engine.Events | Where-Object { $ids -ccontains (Get-GracefulSameId $_['event_id']) } | ForEach-Object { "$($_['event_type']) $($_['event_status'])" })
     if ($said.Count) { return "waits until it is over: $($said -join ', ')" }
     return 'waits until it is surely over'
 }

@@ -16,6 +16,7 @@ $script:Token = New-Object System.Text.RegularExpressions.Regex (
     '(-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)|(true|false|null))'
 )
 $script:Epoch = New-Object System.DateTime (1970, 1, 1, 0, 0, 0, [System.DateTimeKind]::Utc)
+$script:Numbers = [System.TypeCode[]]@('SByte', 'Byte', 'Int16', 'UInt16', 'Int32', 'UInt32', 'Int64', 'UInt64', 'Decimal')
 $script:Invariant = [System.Globalization.CultureInfo]::InvariantCulture
 
 # ---- errors
@@ -203,6 +204,11 @@ function ConvertTo-GracefulData {
     if ($null -eq $Value -or $Value -is [string] -or $Value -is [bool]) { return $Value }
     if ($Value -is [char]) { return [string]$Value }
     if ($Value -is [decimal]) { return [double]$Value }
+    # PowerShell 7, and with it Ansible's wrapper, makes one of each text that looks like it.
+    if ($Value -is [System.DateTime]) {
+        if ($Value.Kind -eq [System.DateTimeKind]::Local) { $Value = $Value.ToUniversalTime() }
+        return $Value.ToString('yyyy-MM-ddTHH:mm:ssZ', $script:Invariant)
+    }
     if ($Value -is [System.Collections.IDictionary]) {
         $map = New-GracefulMap
         foreach ($key in @($Value.PSBase.Keys)) { $map[[string]$key] = ConvertTo-GracefulData $Value[$key] }
@@ -350,9 +356,10 @@ function Add-Json {
         if ($text -notmatch '[.E]') { $text += '.0' }
         $null = $Out.Append($text)
     }
-    elseif ($Value -is [System.ValueType] -and $Value -is [System.IFormattable]) {
+    elseif ($script:Numbers -contains [System.Type]::GetTypeCode($Value.GetType())) {
         $null = $Out.Append($Value.ToString($null, $script:Invariant))
     }
+    elseif ($Value -is [System.DateTime]) { Add-JsonText $Out (ConvertTo-GracefulData $Value) }
     elseif ($Value -is [System.Collections.IDictionary]) {
         $keys = @($Value.PSBase.Keys)
         if ($Sorted) {
