@@ -210,7 +210,7 @@ function Read-Document {
     foreach ($oddity in @($reading['Document']['Oddities'])) { if (-not $Engine.Warnings.Contains($oddity)) { $null = $Engine.Warnings.Add($oddity) } }
     $Engine.Reading = $reading
     $Engine.Error = $null
-    $Engine.Events = @(Get-GracefulSeenBy $reading['Document'] $Engine.VmName $reading['ServiceTime'])
+    $Engine.Events = Get-GracefulSeenBy $reading['Document'] $Engine.VmName $reading['ServiceTime']
     return $true
 }
 
