@@ -46,7 +46,7 @@ function Invoke-Url {
     $headers = $Options['headers']
     if ($null -eq $headers) { $headers = @{} }
     $told = Invoke-GracefulRequest -Url $Url -Seconds $Seconds -Method $Method -Headers $headers `
-        -Username ([string]$Options['username']) -Password ([string]$Options['password']) -NoVerify
+        -User ([string]$Options['username']) -Secret ([string]$Options['password']) -NoVerify
     if ($null -eq $told.Status) { return @{ Status = $null; Message = "$shown does not answer ($($told.Message))" } }
     return @{ Status = $told.Status; Message = "$shown answers $($told.Status)" }
 }

@@ -238,8 +238,8 @@ function Test-Url {
     $given = @{ Url = [string]$Item['url']; Seconds = $Seconds }
     if ($null -ne $Item['headers']) { $given['Headers'] = $Item['headers'] }
     if ($Item['username']) {
-        $given['Username'] = $Item['username']
-        $given['Password'] = [string]$Item['password']
+        $given['User'] = $Item['username']
+        $given['Secret'] = [string]$Item['password']
     }
     $answer = Invoke-GracefulRequest @given
     if ($null -eq $answer['Status']) { return @{ Holds = $false; Message = "$shown does not answer ($($answer['Message']))" } }

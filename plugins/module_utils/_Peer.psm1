@@ -17,8 +17,8 @@ function Invoke-GracefulRequest {
         [double]$Seconds,
         [string]$Method = 'GET',
         [System.Collections.IDictionary]$Headers = @{},
-        [string]$Username,
-        [string]$Password,
+        [string]$User,
+        [string]$Secret,
         [switch]$NoVerify
     )
     $request = $null
@@ -38,8 +38,8 @@ function Invoke-GracefulRequest {
         if ($null -ne $Headers) {
             foreach ($name in @($Headers.Keys)) { Set-Header $request ([string]$name) ([string]$Headers[$name]) }
         }
-        if ($Username) {
-            $login = [System.Text.Encoding]::UTF8.GetBytes("${Username}:$Password")
+        if ($User) {
+            $login = [System.Text.Encoding]::UTF8.GetBytes("${User}:$Secret")
             $request.Headers['Authorization'] = 'Basic ' + [Convert]::ToBase64String($login)
         }
         # Waited for here, since the request's own limit does not count the time to look up a name.

@@ -38,12 +38,12 @@ JUNK = {
 }
 
 
-def read(platform: str = LINUX, **written: t.Any) -> Settings:
+def read(platform: str = LINUX, /, **written: t.Any) -> Settings:
     variables = {f"graceful_{key}": value for key, value in written.items()}
     return read_settings(variables, lambda value: value, EVERYWHERE, platform)
 
 
-def mistake(platform: str = LINUX, **written: t.Any) -> str:
+def mistake(platform: str = LINUX, /, **written: t.Any) -> str:
     found = read(platform, **written).mistakes
     assert list(found) == [f"graceful_{key}" for key in written]
     return next(iter(found.values()))
