@@ -79,7 +79,7 @@ unit-others: versions copy ## Unit tests, with the others (emulator and watcher 
 
 .PHONY: integration
 integration: versions copy ## All integration tests against the emulator, with the lowest and the newest ansible-core
-	@$(call each,lowest newest,cd $(COPY) && $(RUN) "$$name" pytest tests/integration -n 2 --dist loadgroup $(ARGS))
+	@$(call each,lowest newest,cd $(COPY) && $(RUN) "$$name" pytest tests/integration tests/contract -n 2 --dist loadgroup $(ARGS))
 	@# Every other suite plays the roles with the middle one.
 	@cd $(COPY) && $(RUN) main pytest tests/integration --ignore-glob="*_role.py" $(ARGS)
 
@@ -124,6 +124,10 @@ test-lab-all: eda ## All of the scenarios
 .PHONY: lab
 lab: main copy ## A shell in an empty lab
 	@cd $(COPY) && GRACEFUL_LAB_CACHE="$(CURDIR)/.cache/lab" $(RUN) main python tests/lab/lab.py enter
+
+.PHONY: test-windows
+test-windows: main copy ## The modules for Windows on a real PowerShell under Wine (root on Debian or Ubuntu, downloads)
+	@cd $(COPY) && GRACEFUL_WINDOWS_CACHE="$${GRACEFUL_WINDOWS_CACHE:-$(CURDIR)/.cache/windows}" $(RUN) main pytest tests/windows $(ARGS)
 
 .PHONY: sanity
 sanity: versions copy ## ansible-test sanity, with no exceptions

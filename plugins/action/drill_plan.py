@@ -11,8 +11,10 @@ import uuid
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 from ansible_collections.graceful.azure.plugins.module_utils._checks import WrongSetting
+from ansible_collections.graceful.azure.plugins.module_utils._kind import WINDOWS
 from ansible_collections.graceful.azure.plugins.module_utils._text import clean, iso
 from ansible_collections.graceful.azure.plugins.plugin_utils._drill import begun, objections, planned
+from ansible_collections.graceful.azure.plugins.plugin_utils._platform import written_platform
 from ansible_collections.graceful.azure.plugins.plugin_utils._play import (
     play_hosts,
     require_all_tasks,
@@ -56,7 +58,9 @@ class ActionModule(ActionBase):
         mistakes = [text for name, text in settings.mistakes.items() if name.startswith(PREFIX)]
         if mistakes:
             raise WrongSetting(mistakes[0])
-        drill = planned(settings.values, play_hosts(self._vars), uuid.uuid4().hex[:8])
+        hosts, every = play_hosts(self._vars), self._vars["hostvars"]
+        windows = [host for host in hosts if written_platform(variables_of(every, host)) == WINDOWS]
+        drill = planned(settings.values, hosts, uuid.uuid4().hex[:8], windows)
         if self._task.check_mode:
             raise WrongSetting(
                 "In check mode there is nothing to drill: nothing would be drained. Run it without --check."

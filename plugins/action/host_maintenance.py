@@ -15,18 +15,21 @@ from ansible_collections.graceful.azure.plugins.module_utils._steps import archi
 from ansible_collections.graceful.azure.plugins.module_utils._text import clean, clean_all, duration, quoted
 from ansible_collections.graceful.azure.plugins.plugin_utils import _controller_steps as controller
 from ansible_collections.graceful.azure.plugins.plugin_utils import _task_files as task_files
+from ansible_collections.graceful.azure.plugins.plugin_utils._archive_copy import copied
 from ansible_collections.graceful.azure.plugins.plugin_utils._door import admitted
 from ansible_collections.graceful.azure.plugins.plugin_utils._host_settings import (
     PLACEHOLDER,
     api_version,
+    directories,
     file_mistakes,
     finder,
     host_settings,
 )
+from ansible_collections.graceful.azure.plugins.plugin_utils._platform import platform_of
 from ansible_collections.graceful.azure.plugins.plugin_utils._report_dir import CHECKPOINTS
 from ansible_collections.graceful.azure.plugins.plugin_utils._role_report import role_report
 from ansible_collections.graceful.azure.plugins.plugin_utils._settings import (
-    SETTINGS,
+    SETTINGS_ON,
     Items,
     Settings,
     WrongSetting,
@@ -89,7 +92,10 @@ class ActionModule(SlicedAction):
                 "hostvars": self._task_vars["hostvars"],
             }
         self._host = str(self._vars.get("inventory_hostname", "host"))
-        if "pass" in self._task.args:
+        if "copy" in self._task.args:
+            # Not by the modules of Ansible, of which ansible-core has none for Windows hosts.
+            result.update(copied(self, (self._vars.get("graceful_host") or {}).get("step")))
+        elif "pass" in self._task.args:
             result.update(self._in_a_run(json.loads(self._task_vars["graceful_pass"]["run"])))
         else:
             result.update(self._alone())
@@ -174,12 +180,13 @@ class ActionModule(SlicedAction):
     def _given(self, args: Json, key: str) -> Items:
         name = "steps" if key == "drain_steps" else key
         try:
-            return t.cast(Items, SETTINGS[key].check(args.get(name) or [], name))
+            return t.cast(Items, SETTINGS_ON[platform_of(self)][key].check(args.get(name) or [], name))
         except WrongSetting as exc:
             raise AnsibleActionFail(clean(exc, 500)) from exc
 
     def _given_arguments(self, given: Json, values: Json, before: Json) -> Json:
         args = {key: value for key, value in given.items() if key not in FOR_CONTROLLER}
+        args.update(directories(platform_of(self), given))
         args.update(steps=values["drain_steps"].shown, checkpoint=values["checkpoint"].shown)
         args["health"] = values["health"].shown
         args["secrets"] = _secrets(values.values())
@@ -339,10 +346,12 @@ class ActionModule(SlicedAction):
         if step is None:
             return None
         part = values["checkpoint" if step["phase"] == "checkpoint" else "drain_steps"]
-        described = controller.described(step, part.items if part else [], time.time(), finder(self, self._vars))
+        items = part.items if part else []
+        described = controller.described(step, items, time.time(), finder(self, self._vars), platform_of(self))
         # Where an archive lies on the controller must not be the host's word.
         place = os.path.realpath(os.path.expanduser(place))
-        return {**described, "controller_copy": os.path.join(place, self._host, archive_name(step["name"]))}
+        name = archive_name(step["name"], platform_of(self))
+        return {**described, "controller_copy": os.path.join(place, self._host, name)}
 
     def _answer(self, step: Json, values: Json) -> Json:
         told = controller.answer(step, self._vars.get("maintenance_answer"))

@@ -16,6 +16,7 @@ from ansible_collections.graceful.azure.plugins.plugin_utils._host_settings impo
     file_mistakes,
     host_settings,
 )
+from ansible_collections.graceful.azure.plugins.plugin_utils._platform import platform_of
 from ansible_collections.graceful.azure.plugins.plugin_utils._play import (
     play_hosts,
     require_all_tasks,
@@ -72,6 +73,7 @@ class ActionModule(ActionBase):
         answer = admitted(SlicedModule(self, MODULE, self._vars, "report").run(args).result)
         return {
             **answer,
+            "platform": platform_of(self),
             "library_is_missing": library_is_missing(answer),
             "mistakes": [*mistakes, *file_mistakes(self, variables, values)],
             "drain_not_set": drain_not_set(variables),

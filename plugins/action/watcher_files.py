@@ -13,10 +13,12 @@ import typing as t
 from ansible import constants as C
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
+from ansible_collections.graceful.azure.plugins.module_utils._kind import WINDOWS
 from ansible_collections.graceful.azure.plugins.module_utils._text import clean
 from ansible_collections.graceful.azure.plugins.module_utils._watcher import files
 from ansible_collections.graceful.azure.plugins.plugin_utils import _watcher_settings as watcher
 from ansible_collections.graceful.azure.plugins.plugin_utils._host_settings import host_settings
+from ansible_collections.graceful.azure.plugins.plugin_utils._platform import platform_of
 from ansible_collections.graceful.azure.plugins.plugin_utils._settings import Settings
 from ansible_collections.graceful.azure.plugins.plugin_utils._watcher_program import pack
 
@@ -48,6 +50,10 @@ class ActionModule(ActionBase):
         del tmp
         variables = task_vars or {}
         _checked, options = self.validate_argument_spec(argument_spec=OPTIONS)
+        if platform_of(self) == WINDOWS:
+            raise AnsibleActionFail(
+                "The watcher runs on Linux hosts only. Leave this host out of the play: it is a Windows host."
+            )
         self._check(options)
         variants = self._settings(variables, options["on_its_own"])
         host = str(variables.get("inventory_hostname", "host"))

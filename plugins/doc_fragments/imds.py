@@ -12,8 +12,9 @@ options:
     description:
       - Where the metadata service is, as a URL of scheme and host only, such as V(http://127.0.0.1:8080).
       - V(auto) asks the address that every VM in a VNet has, C(169.254.169.254), and if nothing answers there, the
-        address in DHCP option 245 from the lease files of dhclient, systemd-networkd, NetworkManager or dhcpcd, on
-        ports 80 and 8080.
+        address in DHCP option 245, on ports 80 and 8080. On Linux that is from the lease files of dhclient,
+        systemd-networkd, NetworkManager or dhcpcd, on Windows from its DHCP client, the environment variable
+        C(SCHEDULEDEVENTSIP) or the registry value C(HKLM\Software\ScheduledEvents\ScheduledEventsIp).
     type: str
     default: auto
   api_version:
@@ -50,8 +51,13 @@ options:
       - If not given, it is asked of the service. On classic VMs, which have no instance metadata, the result has
         V(none) for it and the module warns.
     type: str
+"""
+
+    # What runs on Linux hosts needs a library; its twins for Windows do not.
+    LIBRARY = r"""
+options: {}
 requirements:
-  - requests (on the host that executes the module; the playbook C(graceful.azure.prepare) installs it)
+  - requests (on Linux hosts; the playbook C(graceful.azure.prepare) installs it)
 """
 
     FILTERS = r"""

@@ -10,8 +10,11 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
 from ansible_collections.graceful.azure.plugins.module_utils._patience import Patience
 
+LINUX, WINDOWS = "linux", "windows"
+NOT_HERE = "a Linux host cannot do that: its kind is for Windows hosts. Correct the step's kind"
 Options = t.Mapping[str, t.Any]
 Json = t.Dict[str, t.Any]
 
@@ -78,12 +81,17 @@ class Noted(t.NamedTuple):
 
 
 class Kind:
-    """The base of every kind. Options are an argument spec in which each option also has a description."""
+    """The base of every kind. Options are an argument spec in which each option also has a description.
+
+    An option that only some hosts can take has `platforms`, as a kind has.
+    """
 
     summary = ""
     options: t.ClassVar[t.Mapping[str, t.Mapping[str, t.Any]]] = {}
     # required_one_of, required_together, mutually_exclusive, required_by, as in an argument spec.
     rules: t.ClassVar[t.Mapping[str, t.Any]] = {}
+    # The hosts that can do it. On Windows hosts the PowerShell file of that name does it: see CONTRIBUTING.
+    platforms: t.ClassVar[tuple[str, ...]] = (LINUX, WINDOWS)
     # Undone only after the health checks have passed.
     carries_traffic = False
     # The controller takes the step: it reaches beyond the host.
@@ -101,18 +109,23 @@ class Kind:
         return ""
 
     @classmethod
+    def mistake_on(cls, platform: str, options: Options) -> str:
+        """The same, for what only counts on hosts of that platform, such as how a path begins."""
+        return ""
+
+    @classmethod
     def merged(cls, options: Options, before: Json, now: Json) -> Json:
         """How it was before anything was done: what an earlier, interrupted attempt has seen goes first."""
         return before
 
     def look(self) -> Look:
-        raise NotImplementedError
+        raise EventsError(NOT_HERE)
 
     def do(self) -> Done:
-        raise NotImplementedError
+        raise EventsError(NOT_HERE)
 
     def undo(self, noted: Noted) -> str:
-        raise NotImplementedError
+        raise EventsError(NOT_HERE)
 
     def clean_up(self, noted: Noted) -> None:
         """Remove what only undo needed. Called when everything on the host is undone; it may be called again."""

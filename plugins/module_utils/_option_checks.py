@@ -15,7 +15,15 @@ import re
 import typing as t
 import urllib.parse
 
+from ansible_collections.graceful.azure.plugins.module_utils._kind import WINDOWS
+
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+# With a drive, or a share of a server; also as the system itself writes long ones.
+_WINDOWS_PATH = re.compile(
+    r"""(\\\\\?\\)?[A-Za-z]:[\\/]{rest}*|(\\\\\?\\UNC\\|\\\\(?!\.\\)){name}+\\{name}+([\\/]{rest}*)?""".format(
+        rest=r"""[^<>:"|?*\x00-\x1f]""", name=r"""[^\\/<>:"|?*\x00-\x1f]"""
+    )
+)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -33,6 +41,17 @@ def texts(name: str, value: t.Any) -> str:
     if value is None or (value and not any(text(name, each) or each is None for each in value)):
         return ""
     return f"{name} has to be a list of texts, none of them empty."
+
+
+def is_absolute(platform: str, path: str) -> bool:
+    """Whether a host of that platform can take it for one path, wherever it is."""
+    if platform == WINDOWS:
+        return bool(_WINDOWS_PATH.fullmatch(path))
+    return path.startswith("/") and "\0" not in path
+
+
+def sample_path(platform: str, name: str) -> str:
+    return f"D:\\{name}" if platform == WINDOWS else f"/mnt/{name}"
 
 
 def argv(name: str, value: t.Any) -> str:

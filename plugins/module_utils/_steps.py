@@ -14,7 +14,7 @@ import typing as t
 
 from ansible_collections.graceful.azure.plugins.module_utils import _checkpoints, _drains
 from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
-from ansible_collections.graceful.azure.plugins.module_utils._kind import Kind, Noted, Runner, Tools
+from ansible_collections.graceful.azure.plugins.module_utils._kind import LINUX, Kind, Noted, Runner, Tools
 from ansible_collections.graceful.azure.plugins.module_utils._patience import Late, Patience
 from ansible_collections.graceful.azure.plugins.module_utils._record import Keeper, LostClaim, find_step, unfinished
 from ansible_collections.graceful.azure.plugins.module_utils._text import clean, count, duration, is_masked, quoted
@@ -70,9 +70,10 @@ def _pause(attempts: int) -> float:
     return PAUSES[min(max(attempts, 1), len(PAUSES)) - 1]
 
 
-def archive_name(name: str) -> str:
+def archive_name(name: str, platform: str = LINUX) -> str:
     """A file name that nothing in an item's name can change the place of."""
-    return hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:20] + ".tar.gz"
+    ending = ".tar.gz" if platform == LINUX else ".zip"
+    return hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:20] + ending
 
 
 class Steps:

@@ -29,6 +29,7 @@ notes:
 extends_documentation_fragment:
   - graceful.azure.attributes
   - graceful.azure.imds
+  - graceful.azure.imds.library
 options:
   order:
     description:
@@ -140,6 +141,10 @@ options:
     type: float
     default: 0
 attributes:
+  platform:
+    support: full
+    platforms: posix, windows
+    details: On Windows, where the connection is winrm, psrp or ssh with PowerShell, a task of this name runs its twin.
   check_mode:
     support: full
     details: It looks, and changes nothing.

@@ -27,6 +27,7 @@ notes:
 extends_documentation_fragment:
   - graceful.azure.attributes
   - graceful.azure.imds
+  - graceful.azure.imds.library
 options:
   event_ids:
     description:
@@ -58,6 +59,10 @@ options:
       - What the VMs are ready for, for example V(Reboot). An event that by now is of another type is not approved.
     type: str
 attributes:
+  platform:
+    support: full
+    platforms: posix, windows
+    details: On Windows, where the connection is winrm, psrp or ssh with PowerShell, a task of this name runs its twin.
   check_mode:
     support: full
     details: Reads and decides, but never posts.

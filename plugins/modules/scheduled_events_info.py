@@ -19,8 +19,13 @@ notes:
 extends_documentation_fragment:
   - graceful.azure.attributes
   - graceful.azure.imds
+  - graceful.azure.imds.library
   - graceful.azure.imds.filters
 attributes:
+  platform:
+    support: full
+    platforms: posix, windows
+    details: On Windows, where the connection is winrm, psrp or ssh with PowerShell, a task of this name runs its twin.
   check_mode:
     support: full
     details: The module only reads.

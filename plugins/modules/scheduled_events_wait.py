@@ -25,6 +25,7 @@ notes:
 extends_documentation_fragment:
   - graceful.azure.attributes
   - graceful.azure.imds
+  - graceful.azure.imds.library
   - graceful.azure.imds.filters
 options:
   until:
@@ -62,6 +63,10 @@ options:
         host goes down.
     type: dict
 attributes:
+  platform:
+    support: full
+    platforms: posix, windows
+    details: On Windows, where the connection is winrm, psrp or ssh with PowerShell, a task of this name runs its twin.
   check_mode:
     support: full
     details: The module only reads. It waits in check mode as well.

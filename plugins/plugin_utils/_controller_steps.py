@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.graceful.azure.plugins.module_utils._kind import LINUX, WINDOWS
 from ansible_collections.graceful.azure.plugins.module_utils._text import clean, quoted
 from ansible_collections.graceful.azure.plugins.plugin_utils._task_files import Unusable, is_file
 
@@ -38,11 +39,11 @@ def mistakes(items: t.Sequence[Json], find: Find, noun: str) -> list[str]:
     return found
 
 
-def described(step: Json, items: t.Sequence[Json], now: float, find: Find) -> Json:
+def described(step: Json, items: t.Sequence[Json], now: float, find: Find, platform: str = LINUX) -> Json:
     """The step that the host asks for, with what the user has written for it."""
     given = next((one for one in items if (one["name"], one["kind"]) == (step["name"], step["kind"])), None)
     told: Json = {**step, "until": now + step["seconds"], "broken": "", "calls": [], "file": "", "probe_file": ""}
-    told["tasks"] = tasks_of(step)
+    told["tasks"] = tasks_of(step, platform)
     told["options"] = given["options"] if given else {}
     if step["mode"] == "fetch" and told["options"].get("to") != "controller":
         told.update(broken="It is not among what the controller shall keep. Nothing was fetched.", tasks="nothing.yml")
@@ -64,9 +65,11 @@ def is_needed_for(item: Json) -> bool:
     return item["kind"] in BY_CONTROLLER or item["options"].get("to") == "controller"
 
 
-def tasks_of(step: Json) -> str:
+def tasks_of(step: Json, platform: str = LINUX) -> str:
     """The task file of the role maintenance that takes the step."""
     modes = {"look": "look.yml", "fetch": "fetch.yml", "send": "send.yml"}
+    if platform == WINDOWS:
+        modes.update(fetch="copy_windows.yml", send="copy_windows.yml")
     kinds = {"haproxy": "balancers.yml", "tasks": "user_tasks.yml"}
     return modes.get(step["mode"]) or kinds.get(step["kind"], "nothing.yml")
 

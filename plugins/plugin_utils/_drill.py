@@ -14,6 +14,7 @@ import typing as t
 
 from ansible_collections.graceful.azure.plugins.module_utils._checks import WrongSetting
 from ansible_collections.graceful.azure.plugins.module_utils._document import same_id
+from ansible_collections.graceful.azure.plugins.module_utils._kind import WINDOWS
 from ansible_collections.graceful.azure.plugins.module_utils._text import clean, duration, is_or_are, listed
 from ansible_collections.graceful.azure.plugins.plugin_utils._capacity import Ledger
 from ansible_collections.graceful.azure.plugins.plugin_utils._fleet import Fleet
@@ -32,6 +33,10 @@ CONSENT = (
     "A drill drains these hosts for real, as maintenance would. Nothing is rebooted, but they leave service for a "
     "while. If that is what you want, run it again with -e graceful_drill_consent=yes."
 )
+NO_PLACE = (
+    "All hosts of this drill are Windows hosts, and the emulator of the metadata service needs Python on Linux. Add a "
+    "Linux host that they can reach to the play, and name the hosts to drill with graceful_drill_targets."
+)
 UNKNOWN = (
     "Not every host got ready and not every event was approved, so it is not known how long it would have taken. "
     "The report says why."
@@ -47,15 +52,22 @@ _ADDRESS = re.compile(r"http://(?:\[[0-9A-Fa-f:.]+\]|[0-9A-Za-z.-]+):[0-9]{1,5}"
 # ---- before it
 
 
-def planned(values: t.Mapping[str, t.Any], hosts: t.Sequence[str], drill_id: str) -> Json:
-    """The drill that the settings describe. Raises WrongSetting with the one rule that is broken."""
+def planned(
+    values: t.Mapping[str, t.Any], hosts: t.Sequence[str], drill_id: str, windows: t.Collection[str] = ()
+) -> Json:
+    """The drill that the settings describe. Raises WrongSetting with the one rule that is broken.
+
+    The emulator is written in Python, so it runs on the first host that is not a Windows host."""
     if values["drill_consent"].strip().lower() not in ("yes", "true"):
         raise WrongSetting(CONSENT)
-    address = _address(values["drill_address"].strip(), hosts[0])
+    emulator_host = next((host for host in hosts if host not in windows), None)
+    if emulator_host is None:
+        raise WrongSetting(NO_PLACE)
+    address = _address(values["drill_address"].strip(), emulator_host)
     targets = _targets(values["drill_targets"], hosts)
     names = _vm_names(hosts)
     return {
-        "emulator_host": hosts[0],
+        "emulator_host": emulator_host,
         "address": address,
         "targets": targets,
         "names": names,
@@ -125,6 +137,11 @@ def _announcements(values: t.Mapping[str, t.Any], names: t.Sequence[str]) -> lis
 def objections(drill: Json, answers: t.Mapping[str, Answer], groups: t.Mapping[str, t.Sequence[str]]) -> list[str]:
     """What speaks against the drill, from how the hosts are now. Real maintenance always comes first."""
     found = []
+    if answers.get(drill["emulator_host"], {}).get("platform") == WINDOWS:
+        found.append(
+            f"{clean(drill['emulator_host'], 80)}: the emulator cannot run on a Windows host. Say in the inventory "
+            "that it is one (ansible_connection or ansible_shell_type), then another host is taken"
+        )
     for host, answer in answers.items():
         found += [f"{clean(host, 80)}: {text}" for text in _objections(host, answer, drill)]
     return found or _too_many(drill["targets"], answers, groups)

@@ -14,7 +14,13 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.graceful.azure.plugins.module_utils._document import EVENT_FIELDS
 from ansible_collections.graceful.azure.plugins.plugin_utils import _controller_steps as controller
 from ansible_collections.graceful.azure.plugins.plugin_utils import _task_files as task_files
-from ansible_collections.graceful.azure.plugins.plugin_utils._settings import Settings, read_settings
+from ansible_collections.graceful.azure.plugins.plugin_utils._platform import platform_of
+from ansible_collections.graceful.azure.plugins.plugin_utils._settings import (
+    SETTINGS,
+    SETTINGS_ON,
+    Settings,
+    read_settings,
+)
 
 Json = dict[str, t.Any]
 # What a task file may refer to before there is an event.
@@ -27,8 +33,18 @@ def host_settings(
 ) -> tuple[Settings, list[str]]:
     """The variables and what is wrong with them. What is written may refer to the event."""
     seen = {**variables, "drain_event": event, "checkpoint_event": event}
-    settings = read_settings(seen, action._templar.copy_with_new_env(available_variables=seen).template, where)
+    template = action._templar.copy_with_new_env(available_variables=seen).template
+    settings = read_settings(seen, template, where, platform_of(action))
     return settings, settings.messages
+
+
+def directories(platform: str, given: t.Mapping[str, t.Any]) -> Json:
+    """Where a role keeps things: what it says, unless it says nothing but the default of Linux hosts."""
+    return {
+        key: SETTINGS_ON[platform][key].default
+        for key in ("record_dir", "checkpoint_dir")
+        if given.get(key) == SETTINGS[key].default
+    }
 
 
 def file_mistakes(action: ActionBase, variables: Json, values: Json) -> list[str]:

@@ -9,14 +9,16 @@
 from __future__ import annotations
 
 import difflib
+import re
 import typing as t
 
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible_collections.graceful.azure.plugins.module_utils import _checkpoints, _drains, _health_checks
 from ansible_collections.graceful.azure.plugins.module_utils import _checks as check
 from ansible_collections.graceful.azure.plugins.module_utils import _endpoint as endpoint
+from ansible_collections.graceful.azure.plugins.module_utils import _option_checks as option_check
 from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
-from ansible_collections.graceful.azure.plugins.module_utils._kind import Kind
+from ansible_collections.graceful.azure.plugins.module_utils._kind import LINUX, WINDOWS, Kind
 from ansible_collections.graceful.azure.plugins.module_utils._policy import validate_policy
 from ansible_collections.graceful.azure.plugins.module_utils._text import clean, masked_all, quoted
 from ansible_collections.graceful.azure.plugins.plugin_utils._capacity import validate_min_available
@@ -64,6 +66,14 @@ def _path(value: t.Any, name: str) -> str:
     if not isinstance(value, str) or not value.startswith("/"):
         raise check.refuse(name, "an absolute path", value)
     return value
+
+
+def _windows_path(value: t.Any, name: str) -> str:
+    # The host puts in the variable that it may begin with.
+    plain = re.sub(r"^%\w+%(?=\\)", "C:", value) if isinstance(value, str) else ""
+    if not option_check.is_absolute(WINDOWS, plain):
+        raise check.refuse(name, r"an absolute path of Windows, such as D:\graceful,", value)
+    return str(value)
 
 
 def seconds(value: t.Any, name: str) -> float:
@@ -123,10 +133,13 @@ class Items(t.NamedTuple):
         ]
 
 
-def _kinds(load: t.Callable[[str], type[Kind]], names: t.Sequence[str], phase: str, noun: str) -> Checker:
+def _kinds(
+    load: t.Callable[[str], type[Kind]], names: t.Sequence[str], phase: str, noun: str, platform: str = LINUX
+) -> Checker:
     def read(value: t.Any, name: str) -> Items:
         items: list[Json] = []
         secrets: Json = {}
+        possible = ", ".join(kind for kind in sorted(names) if platform in load(kind).platforms)
         if not isinstance(value, (list, tuple)):
             raise check.refuse(name, "a list", value)
         for number, given in enumerate(value, 1):
@@ -141,8 +154,13 @@ def _kinds(load: t.Callable[[str], type[Kind]], names: t.Sequence[str], phase: s
                 raise WrongSetting(f"Two entries of {name} have the name {quoted(title)}. Give each its own.")
             if not isinstance(kind, str) or kind not in names:
                 said = "has no kind" if kind is None else f"has the unknown kind {quoted(kind)}"
-                raise WrongSetting(f"{where} {said}. Kinds are: {', '.join(sorted(names))}.")
-            item, secret = _item(load(kind), given, f"{where} ({kind})")
+                raise WrongSetting(f"{where} {said}. Kinds are: {possible}.")
+            if platform not in load(kind).platforms:
+                raise WrongSetting(
+                    f"{where} has the kind {kind}, which a {platform.title()} host cannot do. Kinds for it are: "
+                    f"{possible}."
+                )
+            item, secret = _item(load(kind), given, f"{where} ({kind})", platform)
             items.append({"name": title, "kind": kind, **item})
             if secret:
                 secrets[f"{phase}/{title}"] = secret
@@ -151,7 +169,7 @@ def _kinds(load: t.Callable[[str], type[Kind]], names: t.Sequence[str], phase: s
     return read
 
 
-def _item(kind: type[Kind], given: t.Mapping[str, t.Any], where: str) -> tuple[Json, Json]:
+def _item(kind: type[Kind], given: t.Mapping[str, t.Any], where: str, platform: str) -> tuple[Json, Json]:
     options = {key: value for key, value in given.items() if key not in ("name", "kind", "timeout")}
     timeout = given.get("timeout")
     if timeout is not None:
@@ -159,11 +177,20 @@ def _item(kind: type[Kind], given: t.Mapping[str, t.Any], where: str) -> tuple[J
         if not timeout:
             raise check.refuse(f"{where}: timeout", "more than 0", timeout)
     checked = validated(options, kind.options, kind.rules, where)
-    mistake = kind.mistake(checked)
+    mistake = kind.mistake(checked) or kind.mistake_on(platform, checked) or _not_there(kind, options, platform)
     if mistake:
         raise WrongSetting(f"{where}: {mistake}")
     plain, secret = _apart(checked, kind.options)
     return {"timeout": timeout, "options": plain}, secret
+
+
+def _not_there(kind: type[Kind], given: t.Mapping[str, t.Any], platform: str) -> str:
+    """What was given and a host of that platform has no use for."""
+    for name, option in kind.options.items():
+        chosen = given.get(name) not in (None, option.get("default"))
+        if chosen and platform not in option.get("platforms", (platform,)):
+            return f"{name} is not for {platform.title()} hosts. Remove it there."
+    return ""
 
 
 def _apart(checked: Json, options: t.Mapping[str, t.Mapping[str, t.Any]]) -> tuple[Json, Json]:
@@ -198,7 +225,7 @@ def validated(
 
 
 def _plain_spec(option: t.Mapping[str, t.Any]) -> Json:
-    spec = {key: value for key, value in option.items() if key not in ("description", "no_log")}
+    spec = {key: value for key, value in option.items() if key not in ("description", "no_log", "platforms")}
     if "options" in spec:
         spec["options"] = {name: _plain_spec(inner) for name, inner in spec["options"].items()}
     return spec
@@ -337,7 +364,7 @@ SETTINGS: t.Final[t.Mapping[str, Setting]] = {
     "webhooks": Setting("list", [], "Who is told, see [roles/report](../roles/report/README.md).", _webhooks, "run"),
     "drill_consent": Setting("str", "", "`yes`, or no drill happens.", _text, "drill"),
     "drill_address": Setting(
-        "str", "", "An address of the first host that all hosts reach, of a private network.", _text, "drill"
+        "str", "", "An address of the first Linux host that all hosts reach, of a private network.", _text, "drill"
     ),
     "drill_event": Setting(
         "str", "Reboot", f"What is announced: {', '.join(f'`{name}`' for name in DRILLED)}.", _choice(*DRILLED), "drill"
@@ -355,7 +382,7 @@ SETTINGS: t.Final[t.Mapping[str, Setting]] = {
     "drill_duration": Setting("float", 5, "Seconds that the event lasts.", seconds, "drill"),
     "drill_port": Setting("int", 8801, "The emulator's first port; each host has one.", _number, "drill"),
     "drill_control_port": Setting("int", 8800, "The port of its control.", _number, "drill"),
-    "drill_dir": Setting("path", "/opt/azure-events-emulator", "Its directory on the first host.", _path, "drill"),
+    "drill_dir": Setting("path", "/opt/azure-events-emulator", "Its directory on that host.", _path, "drill"),
     "drill_run_by": Setting(
         "str",
         "auto",
@@ -363,6 +390,25 @@ SETTINGS: t.Final[t.Mapping[str, Setting]] = {
         _choice("auto", "systemd", "process"),
         "drill",
     ),
+}
+
+
+# The same variables on hosts of each platform.
+SETTINGS_ON: t.Final[t.Mapping[str, t.Mapping[str, Setting]]] = {
+    LINUX: SETTINGS,
+    WINDOWS: {
+        **SETTINGS,
+        "drain_steps": SETTINGS["drain_steps"]._replace(
+            check=_kinds(_drains.load, _drains.NAMES, "drain", "Drain step", WINDOWS)
+        ),
+        "checkpoint": SETTINGS["checkpoint"]._replace(
+            check=_kinds(_checkpoints.load, _checkpoints.NAMES, "checkpoint", "Checkpoint", WINDOWS)
+        ),
+        "record_dir": SETTINGS["record_dir"]._replace(default=r"%ProgramData%\graceful\records", check=_windows_path),
+        "checkpoint_dir": SETTINGS["checkpoint_dir"]._replace(
+            default=r"%ProgramData%\graceful\checkpoints", check=_windows_path
+        ),
+    },
 }
 
 
@@ -378,14 +424,17 @@ class Settings(t.NamedTuple):
 
 
 def read_settings(
-    variables: t.Mapping[str, t.Any], template: t.Callable[[t.Any], t.Any], where: t.Collection[str] = ("host",)
+    variables: t.Mapping[str, t.Any],
+    template: t.Callable[[t.Any], t.Any],
+    where: t.Collection[str] = ("host",),
+    platform: str = LINUX,
 ) -> Settings:
     """Evaluate and validate. What cannot be evaluated is a mistake, never a default."""
     values: Json = {}
     mistakes = misspelt(variables)
     facts = variables.get("ansible_facts")
     facts = facts if isinstance(facts, t.Mapping) else {}
-    for key, setting in SETTINGS.items():
+    for key, setting in SETTINGS_ON[platform].items():
         name = PREFIX + key
         if setting.where not in where:
             continue

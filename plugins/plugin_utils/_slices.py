@@ -18,11 +18,16 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.graceful.azure.plugins.module_utils._clock import Clock
 from ansible_collections.graceful.azure.plugins.module_utils._text import clean, iso, readable
+from ansible_collections.graceful.azure.plugins.plugin_utils._platform import leave_out_sudo
 
 RECONNECT_PAUSE = 2.0
 # While a host goes down or comes up, its ssh may already answer and its Python not yet; after this long it is broken.
 SILENT_FAILURE_LIMIT = 60.0
 COMMAND_NOT_RUN = (126, 127)
+# winrm and psrp let errors of these through when the host goes down in the middle of a command.
+CONNECTION_LIBRARIES = ("requests", "urllib3", "winrm", "pypsrp", "psrpcore", "httpx", "httpcore")
+# What winrm says where others raise AnsibleConnectionFailure.
+CONNECT_TIMED_OUT = "the connection attempt timed out"
 # Callbacks whose stdout is lines for people. What another one prints may be data that a further line would break.
 LINE_CALLBACKS = (
     "awx_display", "counter_enabled", "debug", "default", "default_without_diff", "dense", "diy", "minimal", "oneline",
@@ -38,6 +43,19 @@ def say(text: str) -> None:
     callback = str(C.config.get_config_value("DEFAULT_STDOUT_CALLBACK")).rpartition(".")[2]
     indented = " " * (len(text) - len(text.lstrip(" "))) + clean(text, 1000)
     display.display(indented, stderr=callback not in LINE_CALLBACKS)
+
+
+def is_lost_connection(exc: BaseException | None) -> bool:
+    """Whether an error, or one that led to it, says that the host cannot be reached."""
+    for _dummy in range(8):
+        if exc is None:
+            return False
+        if isinstance(exc, (AnsibleConnectionFailure, ConnectionError, TimeoutError)) or CONNECT_TIMED_OUT in str(exc):
+            return True
+        if type(exc).__module__.partition(".")[0] in CONNECTION_LIBRARIES:
+            return True
+        exc = exc.__cause__ or exc.__context__
+    return False
 
 
 class Slice(t.NamedTuple):
@@ -98,6 +116,7 @@ class SlicedModule:
 
     def run(self, args: t.Mapping[str, t.Any]) -> Slice:
         """Run the module once with these arguments."""
+        leave_out_sudo(self._action)
         try:
             result: Result = self._action._execute_module(
                 module_name=self._module, module_args=dict(args), task_vars=self._task_vars
@@ -105,8 +124,11 @@ class SlicedModule:
         except AnsibleConnectionFailure as exc:
             result = {"unreachable": True, "msg": str(exc)}
         except Exception as exc:
-            # What a host sends may be more than Ansible can read. That must not end the task, or the run.
-            result = {"failed": True, "msg": f"What the host answered cannot be used: {clean(exc, 300)}"}
+            if is_lost_connection(exc):
+                result = {"unreachable": True, "msg": str(exc)}
+            else:
+                # What a host sends may be more than Ansible can read. That must not end the task, or the run.
+                result = {"failed": True, "msg": f"What the host answered cannot be used: {clean(exc, 300)}"}
         if self._key in result:
             self._note_answer()
             return Slice(result, answered=True)
@@ -133,6 +155,6 @@ class SlicedModule:
         """After an interruption: pause, and have the next slice connect anew."""
         self._clock.sleep(max(0.0, min(RECONNECT_PAUSE, seconds_left)))
         self._action._connection._shell.tmpdir = None
-        # Not every connection can be reset; the next slice tries all the same.
-        with contextlib.suppress(AnsibleConnectionFailure, AttributeError, NotImplementedError):
+        # Not every connection can be reset, and to reset it may be to connect; the next slice tries all the same.
+        with contextlib.suppress(Exception):
             self._action._connection.reset()

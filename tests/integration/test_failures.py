@@ -30,12 +30,7 @@ def wrong(name: str, *words: str, **options: t.Any) -> Case:
     return Case(name, options, words=words, polls=0)
 
 
-GUARDED = (
-    "Metadata Security Protocol",
-    f"'{pwd.getpwuid(os.geteuid()).pw_name}' (uid {os.geteuid()})",
-    "Allow it",
-    "/var/lib/azure-proxy-agent/ProxyAgent.Connection.log",
-)
+GUARDED = ("Metadata Security Protocol", "this request came from the user", "Allow it", "ProxyAgent.Connection.log")
 SERVICE_CASES = [
     Case(
         "refused", faults=[{"kind": "refuse"}], words=["cannot be reached", "refused", "Is this an Azure VM"], polls=0
@@ -114,6 +109,12 @@ OPTION_CASES = [
 def test_a_bad_service_fails_the_task_with_advice(case: Case, outcome: Outcome) -> None:
     assert case.words
     assert not outcome.result["changed"]
+
+
+@pytest.mark.parametrize("case", [case for case in SERVICE_CASES if case.name == "guarded_403"], ids=str)
+def test_a_refusal_says_who_asked_and_where_it_is_logged(case: Case, outcome: Outcome) -> None:
+    assert f"'{pwd.getpwuid(os.geteuid()).pw_name}' (uid {os.geteuid()})" in outcome.result["msg"]
+    assert "/var/lib/azure-proxy-agent/ProxyAgent.Connection.log" in outcome.result["msg"]
 
 
 @pytest.mark.parametrize("case", OPTION_CASES, ids=str)

@@ -8,11 +8,13 @@ To add a part, write a function that returns its text and add a line to PARTS.
 from __future__ import annotations
 
 import argparse
+import ast
 import functools
 import importlib
 import json
 import re
 import sys
+import textwrap
 import types
 import typing as t
 from pathlib import Path
@@ -97,6 +99,7 @@ def kind_tables(folder: Folder) -> str:
 def _kind_section(name: str, kind: t.Any) -> str:
     remarks = [
         kind.summary,
+        "" if len(kind.platforms) > 1 else f"Only on {kind.platforms[0].title()} hosts.",
         "The controller takes this step." if kind.by_controller else "",
         "It carries traffic, so it is undone last, after the health checks." if kind.carries_traffic else "",
     ]
@@ -121,6 +124,8 @@ def _option_rows(options: t.Mapping[str, t.Any], prefix: str = "") -> t.Iterator
         remarks = [option["description"]]
         if option.get("choices"):
             remarks.append(f"One of {', '.join(f'`{choice}`' for choice in option['choices'])}.")
+        if option.get("platforms"):
+            remarks.append(f"Only on {' and '.join(option['platforms']).title()} hosts.")
         if option.get("no_log"):
             remarks.append("A secret: it is never recorded.")
         yield shown, kind, default, " ".join(remarks).replace("|", "\\|")
@@ -206,6 +211,51 @@ def receiver_table() -> str:
     return "\n".join(option_table(settings.RECEIVER_OPTIONS, {}))
 
 
+# Its documentation is that of the module for Linux: the same task, options and results.
+TWINS = ("scheduled_events_info", "scheduled_event_approve", "scheduled_events_wait", "host_maintenance")
+TWIN = """\
+# Copyright (c) 2026, graceful.azure contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# It is made from the documentation of {name}.py: run `make generate` instead of editing it.
+DOCUMENTATION:
+{documentation}
+EXAMPLES: |
+{examples}
+RETURN:
+{result}
+"""
+TWIN_DIFFERS = {
+    "  - graceful.azure.imds.library\n": "",
+    "platforms: posix, windows\n": "platforms: windows\n",
+    "    details: On Windows, where": "    details: Where",
+    "a task of this name runs its twin.": "a task of M(graceful.azure.{name}) runs it.",
+    "default: /var/lib/graceful/checkpoints": "default: '%ProgramData%\\graceful\\checkpoints'",
+    "version_added: 0.1.0": "version_added: 0.2.0",
+    "default: /var/lib/graceful/records": "default: '%ProgramData%\\graceful\\records'",
+}
+
+
+def twin_documentation(name: str) -> str:
+    """What ansible-doc shows of the module for Windows."""
+    tree = ast.parse((ROOT / "plugins" / "modules" / f"{name}.py").read_text(encoding="utf-8"))
+    texts = {
+        t.cast(ast.Name, node.targets[0]).id: node.value.value.strip("\n")
+        for node in tree.body
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+    }
+    documentation = f"{texts['DOCUMENTATION']}\n".replace(f"module: {name}\n", f"module: win_{name}\n", 1)
+    for text, other in TWIN_DIFFERS.items():
+        documentation = documentation.replace(text, other.replace("{name}", name))
+    indent = functools.partial(textwrap.indent, prefix="  ")
+    return TWIN.format(
+        name=name,
+        documentation=indent(documentation.rstrip("\n")),
+        examples=indent(texts["EXAMPLES"]),
+        result=indent(texts["RETURN"]),
+    )
+
+
 # The file, the marker in it or None for the whole file, and what makes the text.
 PARTS: tuple[tuple[str, str | None, t.Callable[[], str]], ...] = (
     ("plugins/module_utils/_drains/__init__.py", None, functools.partial(loader, DRAINS)),
@@ -219,6 +269,7 @@ PARTS: tuple[tuple[str, str | None, t.Callable[[], str]], ...] = (
     ("roles/drill/README.md", "variables", functools.partial(settings_table, "drill")),
     ("roles/maintenance/meta/argument_specs.yml", "variables", functools.partial(settings_items, "host", "run")),
     ("roles/drill/meta/argument_specs.yml", "variables", functools.partial(settings_items, "drill")),
+    *((f"plugins/modules/win_{name}.yml", None, functools.partial(twin_documentation, name)) for name in TWINS),
 )
 
 

@@ -43,6 +43,12 @@ wanted = [argument for argument in sys.argv[1:] if argument not in ("--no-setupt
 sys.exit(main(["install", "--upgrade", "--force-reinstall", "--find-links", str(wheels), *wanted]))
 """
 
+WINDOWS = Path(__file__).resolve().parents[1] / "windows" / "windows.py"
+PWSH = """\
+#!/bin/sh
+GRACEFUL_WINDOWS_CACHE='{cache}' exec '{python}' '{windows}' run "$@"
+"""
+
 SKIP_NOTICE = re.compile(r"WARNING: (?=.*(?:skip|not (?:found|available|supported)|missing))", re.IGNORECASE)
 
 
@@ -89,15 +95,43 @@ def pip_settings() -> Iterator[None]:
         file.unlink()
 
 
+def powershell() -> Path | None:
+    """A directory with a pwsh: what make test-windows has set up, or nothing."""
+    cache = Path(os.environ.get("GRACEFUL_WINDOWS_CACHE") or CACHE / "windows")
+    if not (cache / "ready").exists() or not shutil.which("wine"):
+        return None
+    directory = HOME / "bin"
+    directory.mkdir(parents=True, exist_ok=True)
+    program = directory / "pwsh"
+    program.write_text(PWSH.format(cache=cache, python=sys.executable, windows=WINDOWS))
+    program.chmod(0o755)
+    return directory
+
+
+def without_windows(collection: Path) -> None:
+    """ansible-test asks pwsh for the options of a module in PowerShell, and fails where there is none."""
+    for file in (collection / "plugins" / "modules").glob("win_*"):
+        file.unlink()
+    print("SKIPPED the modules for Windows: there is no pwsh, make test-windows sets one up", flush=True)
+
+
 def variables() -> dict[str, str]:
     # The interpreters that were tried before anything on PATH, where pyenv's may not run.
-    path = [str(CACHE / "pythons"), str(Path(sys.executable).parent), str(CACHE.parent / ".venv" / "bin"), os.defpath]
+    path = [
+        str(HOME / "bin"),
+        str(CACHE / "pythons"),
+        str(Path(sys.executable).parent),
+        str(CACHE.parent / ".venv" / "bin"),
+        os.defpath,
+    ]
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("ANSIBLE_", "PYTHON", "XDG_"))}
     return {**kept, "HOME": str(HOME), "PATH": os.pathsep.join(path)}
 
 
 def run_sanity(collection: Path) -> int:
-    command = [str(Path(sys.executable).with_name("ansible-test")), "sanity", "--color", "no", *sys.argv[1:]]
+    # PSScriptAnalyzer is part of make test-windows.
+    options = ["--color", "no", "--skip-test", "pslint", *sys.argv[1:]]
+    command = [str(Path(sys.executable).with_name("ansible-test")), "sanity", *options]
     skipped: dict[str, None] = {}
     with subprocess.Popen(
         command,
@@ -129,6 +163,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="graceful-sanity-") as temporary, pip_settings():
         collection = Path(temporary, COLLECTION)
         shutil.copytree(Path(os.environ["ANSIBLE_COLLECTIONS_PATH"], COLLECTION), collection, symlinks=True)
+        if not powershell():
+            without_windows(collection)
         return run_sanity(collection)
 
 

@@ -12,6 +12,7 @@ import contextlib
 import os
 import typing as t
 
+from ansible_collections.graceful.azure.plugins.module_utils import _option_checks as check
 from ansible_collections.graceful.azure.plugins.module_utils._archive import PART, restore, save
 from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
 from ansible_collections.graceful.azure.plugins.module_utils._kind import Done, Json, Kind, Look, Noted, Options
@@ -21,7 +22,8 @@ from ansible_collections.graceful.azure.plugins.module_utils._text import clean,
 class Item(Kind):
     summary = (
         "The paths are in an archive, with mode, owner, times, access control lists, other extended attributes, hard "
-        "links and holes. Put back: what is missing, and only that."
+        "links and holes. Put back: what is missing, and only that. [docs/windows.md](../../docs/windows.md) has what "
+        "is kept on Windows."
     )
     options: t.ClassVar[t.Mapping[str, t.Mapping[str, t.Any]]] = {
         # Not of type path: that would be expanded on the controller.
@@ -30,7 +32,7 @@ class Item(Kind):
             "elements": "str",
             "required": True,
             "description": "Absolute paths of files and directories. Of a symbolic link, what it leads to is saved. "
-            "Sockets are left out.",
+            "Sockets are left out. On Windows with a drive or as UNC path.",
         },
         "to": {
             "type": "str",
@@ -42,10 +44,13 @@ class Item(Kind):
 
     @classmethod
     def mistake(cls, options: Options) -> str:
-        paths = options["paths"]
-        if not paths or any(not os.path.isabs(path) or "\0" in path for path in paths):
-            return "paths has to be a list of absolute paths, such as /mnt/cache."
-        return ""
+        return "" if options["paths"] else "paths has to be a list of absolute paths."
+
+    @classmethod
+    def mistake_on(cls, platform: str, options: Options) -> str:
+        if all(check.is_absolute(platform, path) for path in options["paths"]):
+            return ""
+        return f"paths has to be a list of absolute paths, such as {check.sample_path(platform, 'cache')}."
 
     def look(self) -> Look:
         return Look(False, "nothing was saved for this event", {})

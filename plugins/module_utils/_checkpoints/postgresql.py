@@ -12,7 +12,7 @@ import typing as t
 
 from ansible_collections.graceful.azure.plugins.module_utils import _option_checks as check
 from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
-from ansible_collections.graceful.azure.plugins.module_utils._kind import Done, Kind, Look, Noted, Options
+from ansible_collections.graceful.azure.plugins.module_utils._kind import LINUX, Done, Kind, Look, Noted, Options
 from ansible_collections.graceful.azure.plugins.module_utils._patience import Proof
 from ansible_collections.graceful.azure.plugins.module_utils._text import clean
 
@@ -39,6 +39,7 @@ class Item(Kind):
             "as.",
         },
     }
+    platforms = (LINUX,)
 
     @classmethod
     def mistake(cls, options: Options) -> str:

@@ -16,8 +16,10 @@ from ansible_collections.graceful.azure.plugins.module_utils._text import quoted
 NAMES: tuple[str, ...] = (
     "command",
     "connections",
+    "failover_cluster",
     "haproxy",
     "health_probe",
+    "iis",
     "pacemaker",
     "patroni",
     "redis_sentinel",
@@ -36,6 +38,10 @@ def load(name: str) -> type[Kind]:
         from ansible_collections.graceful.azure.plugins.module_utils._drains import connections
 
         return connections.Step
+    if name == "failover_cluster":
+        from ansible_collections.graceful.azure.plugins.module_utils._drains import failover_cluster
+
+        return failover_cluster.Step
     if name == "haproxy":
         from ansible_collections.graceful.azure.plugins.module_utils._drains import haproxy
 
@@ -44,6 +50,10 @@ def load(name: str) -> type[Kind]:
         from ansible_collections.graceful.azure.plugins.module_utils._drains import health_probe
 
         return health_probe.Step
+    if name == "iis":
+        from ansible_collections.graceful.azure.plugins.module_utils._drains import iis
+
+        return iis.Step
     if name == "pacemaker":
         from ansible_collections.graceful.azure.plugins.module_utils._drains import pacemaker
 

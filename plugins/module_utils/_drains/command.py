@@ -12,7 +12,7 @@ import typing as t
 
 from ansible_collections.graceful.azure.plugins.module_utils import _option_checks as check
 from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
-from ansible_collections.graceful.azure.plugins.module_utils._kind import Done, Kind, Look, Noted, Options, Ran
+from ansible_collections.graceful.azure.plugins.module_utils._kind import LINUX, Done, Kind, Look, Noted, Options, Ran
 from ansible_collections.graceful.azure.plugins.module_utils._patience import Proof
 from ansible_collections.graceful.azure.plugins.module_utils._text import clean
 
@@ -47,6 +47,7 @@ class Step(Kind):
         },
         "become_user": {
             "type": "str",
+            "platforms": (LINUX,),
             "description": "The user that they run as. By default the one that the host is managed as.",
         },
         "environment": {

@@ -177,10 +177,9 @@ class Step(Kind):
 
     @classmethod
     def mistake(cls, options: Options) -> str:
-        marker, healthy = options["marker"], options["healthy"]
+        healthy = options["healthy"]
         return check.first(
             check.http_url("url", options["url"]),
-            "" if marker is None or marker.startswith("/") else "marker has to be the absolute path of a file.",
             check.http_url("out_url", options["out_url"]),
             check.http_url("in_url", options["in_url"]),
             "" if re.fullmatch("[A-Za-z]+", options["method"]) else "method has to be an HTTP method, such as POST.",
@@ -192,6 +191,13 @@ class Step(Kind):
             check.headers("headers", options["headers"]),
             check.text("username", options["username"]),
         )
+
+    @classmethod
+    def mistake_on(cls, platform: str, options: Options) -> str:
+        marker = options["marker"]
+        if marker is None or check.is_absolute(platform, marker):
+            return ""
+        return f"marker has to be the absolute path of a file, such as {check.sample_path(platform, 'out')}."
 
     def look(self) -> Look:
         answer, is_out = self._answer(), self._switch.is_out()

@@ -13,7 +13,15 @@ from xml.etree import ElementTree
 
 from ansible_collections.graceful.azure.plugins.module_utils import _option_checks as check
 from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
-from ansible_collections.graceful.azure.plugins.module_utils._kind import Done, Kind, Look, Noted, Options, Runner
+from ansible_collections.graceful.azure.plugins.module_utils._kind import (
+    LINUX,
+    Done,
+    Kind,
+    Look,
+    Noted,
+    Options,
+    Runner,
+)
 from ansible_collections.graceful.azure.plugins.module_utils._patience import Patience, Proof
 from ansible_collections.graceful.azure.plugins.module_utils._text import clean, count, listed
 
@@ -108,6 +116,7 @@ class Step(Kind):
             "description": "The node as the cluster calls it. By default the one that this host is.",
         },
     }
+    platforms = (LINUX,)
 
     @classmethod
     def mistake(cls, options: Options) -> str:

@@ -13,7 +13,7 @@ import typing as t
 
 from ansible_collections.graceful.azure.plugins.module_utils import _option_checks as check
 from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
-from ansible_collections.graceful.azure.plugins.module_utils._kind import Done, Kind, Look, Noted, Options
+from ansible_collections.graceful.azure.plugins.module_utils._kind import LINUX, Done, Kind, Look, Noted, Options
 from ansible_collections.graceful.azure.plugins.module_utils._patience import Patience, Proof
 from ansible_collections.graceful.azure.plugins.module_utils._peer import Answer, Login, NoAnswer, ask
 from ansible_collections.graceful.azure.plugins.module_utils._text import clean
@@ -189,6 +189,7 @@ class Step(Kind):
             "description": "Whether to check the certificate of an `https` URL.",
         },
     }
+    platforms = (LINUX,)
     rules: t.ClassVar[t.Mapping[str, t.Any]] = {"required_together": [("username", "password")]}
 
     @classmethod

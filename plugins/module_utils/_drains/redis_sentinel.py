@@ -18,7 +18,7 @@ import typing as t
 
 from ansible_collections.graceful.azure.plugins.module_utils import _option_checks as check
 from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
-from ansible_collections.graceful.azure.plugins.module_utils._kind import Done, Kind, Look, Noted, Options
+from ansible_collections.graceful.azure.plugins.module_utils._kind import LINUX, Done, Kind, Look, Noted, Options
 from ansible_collections.graceful.azure.plugins.module_utils._patience import Late, Patience, Proof
 from ansible_collections.graceful.azure.plugins.module_utils._peer import Login, NoAnswer, connect
 from ansible_collections.graceful.azure.plugins.module_utils._text import clean
@@ -289,6 +289,7 @@ class Step(Kind):
         "sentinel_username": {"type": "str", "description": "The user for the Sentinels."},
         "sentinel_password": {"type": "str", "no_log": True, "description": "The password for the Sentinels."},
     }
+    platforms = (LINUX,)
 
     @classmethod
     def mistake(cls, options: Options) -> str:

@@ -15,7 +15,17 @@ import typing as t
 
 from ansible_collections.graceful.azure.plugins.module_utils import _option_checks as check
 from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
-from ansible_collections.graceful.azure.plugins.module_utils._kind import Done, Json, Kind, Look, Noted, Options, Tools
+from ansible_collections.graceful.azure.plugins.module_utils._kind import (
+    LINUX,
+    WINDOWS,
+    Done,
+    Json,
+    Kind,
+    Look,
+    Noted,
+    Options,
+    Tools,
+)
 from ansible_collections.graceful.azure.plugins.module_utils._patience import Proof
 from ansible_collections.graceful.azure.plugins.module_utils._text import clean, quoted
 
@@ -105,11 +115,13 @@ class Step(Kind):
             "type": "list",
             "elements": "str",
             "required": True,
-            "description": "Names of services, in the order in which they are stopped.",
+            "description": "Names of services, in the order in which they are stopped. On Windows that is the name, "
+            "not the display name; services that depend on them are stopped before them and started after them.",
         },
         "use": {
             "type": "str",
             "default": "auto",
+            "platforms": (LINUX,),
             "description": "What manages them: `systemd` (systemctl), `service` (init scripts), or `auto`, which is "
             "systemd where it runs.",
         },
@@ -122,9 +134,12 @@ class Step(Kind):
         unknown = options["use"] not in MANAGERS
         return check.first(
             check.texts("services", options["services"]),
-            *(_name_mistake(name) for name in options["services"]),
             f"use is {quoted(options['use'])}. It has to be one of: {', '.join(MANAGERS)}." if unknown else "",
         )
+
+    @classmethod
+    def mistake_on(cls, platform: str, options: Options) -> str:
+        return check.first(*(_name_mistake(platform, name) for name in options["services"]))
 
     @classmethod
     def merged(cls, options: Options, before: Json, now: Json) -> Json:
@@ -167,8 +182,12 @@ class Step(Kind):
         return Proof(now == state, f"the service {clean(name, 80)} is {now}")
 
 
-def _name_mistake(name: str) -> str:
-    if not name.startswith("-") and re.fullmatch(r"[^\s/]+", name):
+# Windows takes blanks in them; a name with * or ? would be a pattern.
+_NAMES = {LINUX: re.compile(r"(?!-)[^\s/]+"), WINDOWS: re.compile(r"(?=\S)[^/\\*?\[\]`\x00-\x1f]{1,256}(?<=\S)")}
+
+
+def _name_mistake(platform: str, name: str) -> str:
+    if _NAMES[platform].fullmatch(name):
         return ""
     return f"services has {quoted(name)}, which cannot be the name of a service."
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible_collections.graceful.azure.plugins.module_utils._clock import Clock
-from ansible_collections.graceful.azure.plugins.module_utils._kind import Kind, Ran, Runner, Tools
+from ansible_collections.graceful.azure.plugins.module_utils._kind import LINUX, Kind, Ran, Runner, Tools
 from ansible_collections.graceful.azure.plugins.module_utils._patience import Patience
 
 START = datetime(2026, 9, 19, 18, 0, 0, tzinfo=timezone.utc)
@@ -142,7 +142,7 @@ def tools(
 
 
 def _plain(spec: t.Mapping[str, t.Any]) -> Json:
-    plain = {key: value for key, value in spec.items() if key not in ("description", "no_log")}
+    plain = {key: value for key, value in spec.items() if key not in ("description", "no_log", "platforms")}
     if "options" in plain:
         plain["options"] = {name: _plain(inner) for name, inner in plain["options"].items()}
     return plain
@@ -155,10 +155,10 @@ def validated(options: t.Mapping[str, t.Any], rules: t.Mapping[str, t.Any], give
     return dict(result.validated_parameters), " ".join(result.error_messages)
 
 
-def mistake(kind: type[Kind], given: Json) -> str:
+def mistake(kind: type[Kind], given: Json, platform: str = LINUX) -> str:
     """What is wrong with what a user wrote for the kind; empty if nothing is."""
     options, error = validated(kind.options, kind.rules, given)
-    return error or kind.mistake(options)
+    return error or kind.mistake(options) or kind.mistake_on(platform, options)
 
 
 def options_of(kind: type[Kind], **given: t.Any) -> Json:
@@ -166,5 +166,6 @@ def options_of(kind: type[Kind], **given: t.Any) -> Json:
     options, error = validated(kind.options, kind.rules, given)
     assert not error
     assert not kind.mistake(options)
+    assert not kind.mistake_on(LINUX, options)
     secrets = {name for name, spec in kind.options.items() if spec.get("no_log")}
     return {name: value for name, value in options.items() if name not in secrets or value is not None}

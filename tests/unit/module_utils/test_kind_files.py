@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.graceful.azure.plugins.module_utils import _checkpoints, _drains
 from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
-from ansible_collections.graceful.azure.plugins.module_utils._kind import Kind
+from ansible_collections.graceful.azure.plugins.module_utils._kind import LINUX, WINDOWS, Kind
 from ansible_collections.graceful.azure.tests.unit.module_utils.scripted import validated
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -27,7 +27,7 @@ FILES = {
 }
 TYPES = ("str", "int", "float", "bool", "list", "dict", "raw")
 RULES = ("required_one_of", "required_together", "mutually_exclusive", "required_by", "required_if")
-KEYS = {"type", "elements", "default", "required", "choices", "no_log", "options", "description"}
+KEYS = {"type", "elements", "default", "required", "choices", "no_log", "options", "description", "platforms"}
 SECRET = re.compile(r"password|passphrase|secret|token|headers|api_key")
 
 
@@ -92,7 +92,37 @@ def test_it_says_in_a_sentence_what_it_does(kind: type[Kind]) -> None:
 def test_it_can_look_do_and_undo_unless_the_controller_does(kind: type[Kind]) -> None:
     verbs = ("do", "undo") if kind.__name__ == "Item" else ("look", "do", "undo")
     defined = [verb for verb in verbs if getattr(kind, verb) is not getattr(Kind, verb)]
-    assert defined == ([] if kind.by_controller else list(verbs))
+    assert defined == ([] if kind.by_controller or LINUX not in kind.platforms else list(verbs))
+
+
+def test_it_is_for_platforms_that_exist_and_so_are_its_options(kind: type[Kind]) -> None:
+    assert kind.platforms
+    assert set(kind.platforms) <= {LINUX, WINDOWS}
+    for name, option in options_in(kind.options):
+        assert set(option.get("platforms", kind.platforms)) <= set(kind.platforms), name
+        assert not ("platforms" in option and option.get("required")), name
+
+
+POWERSHELL = {"_drains": "Drain", "_checkpoints": "Checkpoint"}
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_each_kind_for_windows_hosts_has_its_powershell_file_and_the_other_way_round(folder: str) -> None:
+    noun, loader = POWERSHELL[folder], FOLDERS[folder][0]
+    files = {file.stem: file for file in (ROOT / "plugins" / "module_utils").glob(f"_{noun}_*.psm1")}
+    loaded = {name: loader.load(name) for name in loader.NAMES}
+    wanted = {f"_{noun}_{name}" for name, one in loaded.items() if WINDOWS in one.platforms and not one.by_controller}
+    assert set(files) == wanted
+    for name, one in loaded.items():
+        if f"_{noun}_{name}" not in files:
+            continue
+        text = files[f"_{noun}_{name}"].read_text(encoding="ascii")
+        assert text.rstrip().endswith(f"Export-ModuleMember -Function 'Get-Graceful{noun}_{name}'")
+        # What it reads is described once, in Python.
+        read = set(re.findall(r"\$Options\['(\w+)'\]", text)) - set(one.options)
+        assert not read
+        said = re.search(r"CarriesTraffic = \$(true|false)", text)
+        assert folder == "_checkpoints" or (said and (said[1] == "true") == one.carries_traffic)
 
 
 def test_each_option_has_a_type_and_a_description(kind: type[Kind]) -> None:

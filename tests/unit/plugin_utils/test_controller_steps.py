@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.graceful.azure.plugins.module_utils import _checkpoints, _drains
+from ansible_collections.graceful.azure.plugins.module_utils._kind import LINUX, WINDOWS
 from ansible_collections.graceful.azure.plugins.plugin_utils import _controller_steps as controller
 from ansible_collections.graceful.azure.plugins.plugin_utils._task_files import Unusable
 
@@ -55,7 +56,9 @@ def test_each_kind_of_the_controller_has_its_tasks() -> None:
         for mode in ("look", "do", "verify", "undo"):
             assert (TASKS / controller.tasks_of({"kind": kind, "mode": mode})).is_file()
     for mode in ("fetch", "send"):
-        assert (TASKS / controller.tasks_of({"kind": "paths", "mode": mode})).is_file()
+        for platform in (LINUX, WINDOWS):
+            assert (TASKS / controller.tasks_of({"kind": "paths", "mode": mode}, platform)).is_file()
+    assert controller.tasks_of({"kind": "paths", "mode": "send"}, WINDOWS) == "copy_windows.yml"
 
 
 def test_a_step_has_until_its_time_is_over() -> None:

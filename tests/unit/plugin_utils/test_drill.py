@@ -27,10 +27,10 @@ ANNOUNCED = "2026-09-19T18:00:00Z"
 NOTICED = "2026-09-19T18:00:04Z"
 
 
-def plan(hosts: t.Sequence[str] = ("web1", "web2", "web3"), **given: t.Any) -> Json:
+def plan(hosts: t.Sequence[str] = ("web1", "web2", "web3"), windows: t.Collection[str] = (), **given: t.Any) -> Json:
     values = {key: setting.default for key, setting in SETTINGS.items() if setting.where == "drill"}
     values.update(drill_consent="yes", drill_address="10.0.0.4")
-    return planned({**values, **{f"drill_{key}": value for key, value in given.items()}}, hosts, "1234")
+    return planned({**values, **{f"drill_{key}": value for key, value in given.items()}}, hosts, "1234", windows)
 
 
 # Before it
@@ -60,6 +60,25 @@ def test_the_one_rule_that_is_broken_is_named(given: Json, said: str) -> None:
     with pytest.raises(WrongSetting) as caught:
         plan(**given)
     assert said in str(caught.value)
+
+
+def test_the_emulator_runs_on_the_first_host_that_is_no_windows_host_and_all_take_part() -> None:
+    drill = plan(windows=["web1", "web3"])
+    assert drill["emulator_host"] == "web2"
+    assert drill["targets"] == HOSTS
+    with pytest.raises(WrongSetting, match="an address of web2, where the emulator runs"):
+        plan(windows=["web1"], address="")
+
+
+def test_without_a_linux_host_the_drill_says_what_it_needs() -> None:
+    with pytest.raises(WrongSetting, match=r"All hosts of this drill are Windows hosts.* Add a Linux host"):
+        plan(windows=HOSTS)
+
+
+def test_a_windows_host_that_the_inventory_does_not_name_as_one_runs_no_emulator() -> None:
+    seen = answers(web1={**answer(), "platform": "windows"})
+    found = objections(plan(), seen, {"web": HOSTS})
+    assert "web1: the emulator cannot run on a Windows host" in found[0]
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,12 @@ from __future__ import annotations
 import typing as t
 
 import pytest
+from ansible_collections.graceful.azure.plugins.module_utils._kind import LINUX, WINDOWS
 from ansible_collections.graceful.azure.plugins.plugin_utils._settings import (
     ARTIFACTS,
     INTERNAL,
     SETTINGS,
+    SETTINGS_ON,
     Items,
     Settings,
     drain_not_set,
@@ -37,13 +39,13 @@ JUNK = {
 }
 
 
-def read(**written: t.Any) -> Settings:
+def read(platform: str = LINUX, /, **written: t.Any) -> Settings:
     variables = {f"graceful_{key}": value for key, value in written.items()}
-    return read_settings(variables, lambda value: value, EVERYWHERE)
+    return read_settings(variables, lambda value: value, EVERYWHERE, platform)
 
 
-def mistake(**written: t.Any) -> str:
-    found = read(**written).mistakes
+def mistake(platform: str = LINUX, /, **written: t.Any) -> str:
+    found = read(platform, **written).mistakes
     assert list(found) == [f"graceful_{key}" for key in written]
     return next(iter(found.values()))
 
@@ -337,3 +339,81 @@ def test_a_message_about_a_secret_does_not_quote_it() -> None:
     assert "hunter2" not in mistake(webhooks=[{"url": "http://x", "headers": "hunter2"}])
     assert "hunter2" not in mistake(webhooks=["http://hunter2"])
     assert "graceful_webhooks[0]" in mistake(webhooks=["http://hunter2"])
+
+
+# Hosts of Windows
+
+MARKER: Json = {"name": "b", "kind": "health_probe", "url": "http://127.0.0.1/", "marker": "D:\\sites\\out.txt"}
+FOR_WINDOWS: list[tuple[str, Json]] = [
+    ("drain_steps", MARKER),
+    ("drain_steps", {"name": "x", "kind": "connections", "ports": [80]}),
+    ("drain_steps", {"name": "x", "kind": "services", "services": ["MSSQL$SHOP", "Apache Tomcat"], "use": "auto"}),
+    ("drain_steps", {"name": "x", "kind": "command", "do": ["a.exe"], "probe": ["b.exe"]}),
+    ("drain_steps", {"name": "x", "kind": "failover_cluster"}),
+    ("drain_steps", {"name": "x", "kind": "iis", "sites": ["Default Web Site"]}),
+    ("drain_steps", BALANCED),
+    ("drain_steps", OWN),
+    ("checkpoint", {"name": "x", "kind": "paths", "paths": ["D:\\my cache", "E:/a", r"\\files.example.com\share\a"]}),
+    (
+        "checkpoint",
+        {"name": "x", "kind": "paths", "paths": ["C:\\" + 60 * "directory\\" + "x", r"\\?\D:\long", r"\\?\UNC\s\t\u"]},
+    ),
+    ("checkpoint", {"name": "x", "kind": "command", "argv": ["save.exe"]}),
+    ("checkpoint", {"name": "x", "kind": "tasks", "file": "save.yml", "probe": "saved"}),
+]
+
+
+@pytest.mark.parametrize(
+    ("key", "item"), FOR_WINDOWS, ids=lambda value: value if isinstance(value, str) else value["kind"]
+)
+def test_a_step_that_a_windows_host_can_carry_out_is_accepted(key: str, item: Json) -> None:
+    assert read(WINDOWS, **{key: [item]}).mistakes == {}
+
+
+@pytest.mark.parametrize(
+    ("platform", "key", "item", "said"),
+    [
+        (WINDOWS, "drain_steps", {"kind": "patroni"}, "which a Windows host cannot do. Kinds for it are: command"),
+        (WINDOWS, "drain_steps", {"kind": "pacemaker"}, "which a Windows host cannot do"),
+        (WINDOWS, "drain_steps", CACHE, "which a Windows host cannot do"),
+        (WINDOWS, "checkpoint", {"kind": "postgresql"}, "cannot do. Kinds for it are: command, paths, tasks."),
+        (WINDOWS, "checkpoint", {"kind": "redis"}, "which a Windows host cannot do"),
+        (LINUX, "drain_steps", {"kind": "iis", "sites": ["a"]}, "has the kind iis, which a Linux host cannot do"),
+        (LINUX, "drain_steps", {"kind": "failover_cluster"}, "which a Linux host cannot do"),
+        (WINDOWS, "drain_steps", {"kind": "services", "services": ["a"], "use": "systemd"}, "use is not for"),
+        (WINDOWS, "drain_steps", {"kind": "services", "services": ["a*"]}, "cannot be the name of a service"),
+        (WINDOWS, "drain_steps", {"kind": "services", "services": ["a "]}, "cannot be the name of a service"),
+        (LINUX, "drain_steps", {"kind": "services", "services": ["Apache Tomcat"]}, "cannot be the name of a service"),
+        (WINDOWS, "drain_steps", {"kind": "command", "do": ["a"], "probe": ["a"], "become_user": "x"}, "become_user"),
+        (WINDOWS, "checkpoint", {"kind": "command", "argv": ["a"], "become_user": "x"}, "become_user is not for"),
+        (WINDOWS, "drain_steps", HEALTH, r"marker has to be the absolute path of a file, such as D:\out"),
+        (LINUX, "drain_steps", MARKER, "marker has to be the absolute path of a file, such as /mnt/out"),
+        (WINDOWS, "checkpoint", PATHS, r"paths has to be a list of absolute paths, such as D:\cache"),
+        (WINDOWS, "checkpoint", {"kind": "paths", "paths": ["D:cache"]}, "list of absolute paths"),
+        (WINDOWS, "checkpoint", {"kind": "paths", "paths": ["D:\\a*"]}, "list of absolute paths"),
+        (WINDOWS, "checkpoint", {"kind": "paths", "paths": ["D:\\a:stream"]}, "list of absolute paths"),
+        (WINDOWS, "checkpoint", {"kind": "paths", "paths": [r"\\.\PhysicalDrive0\a"]}, "list of absolute paths"),
+        (WINDOWS, "checkpoint", {"kind": "paths", "paths": [r"\\server"]}, "list of absolute paths"),
+        (LINUX, "checkpoint", {"kind": "paths", "paths": ["D:\\cache"]}, "such as /mnt/cache"),
+    ],
+)  # fmt: skip
+def test_what_a_host_of_that_platform_cannot_carry_out_is_said(platform: str, key: str, item: Json, said: str) -> None:
+    assert said in mistake(platform, **{key: [{"name": "x", **item}]})
+
+
+def test_a_windows_host_keeps_its_records_and_archives_where_windows_does() -> None:
+    settings = read(WINDOWS)
+    assert settings.mistakes == {}
+    assert settings.values["record_dir"] == "%ProgramData%\\graceful\\records"
+    assert settings.values["checkpoint_dir"] == "%ProgramData%\\graceful\\checkpoints"
+    assert set(SETTINGS_ON[WINDOWS]) == set(SETTINGS)
+
+
+@pytest.mark.parametrize("path", ["D:\\graceful", "%ProgramData%\\x", r"\\files\share\x"])
+def test_another_place_on_a_windows_host_is_taken(path: str) -> None:
+    assert read(WINDOWS, record_dir=path).values["record_dir"] == path
+
+
+@pytest.mark.parametrize("path", ["/var/lib/graceful", "graceful", "%ProgramData%", 5])
+def test_a_place_that_a_windows_host_does_not_have_is_said(path: t.Any) -> None:
+    assert "must be an absolute path of Windows" in mistake(WINDOWS, record_dir=path)

@@ -8,7 +8,7 @@ import typing as t
 
 import pytest
 from ansible import constants as C
-from ansible.errors import AnsibleConnectionFailure
+from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.action import ActionBase
 from ansible_collections.graceful.azure.plugins.plugin_utils import _slices
 from ansible_collections.graceful.azure.plugins.plugin_utils._slices import SILENT_FAILURE_LIMIT, SlicedModule, say
@@ -20,6 +20,15 @@ WRONG_OPTION: dict[str, t.Any] = {"failed": True, "msg": "timeout is -1"}
 UNREACHABLE: dict[str, t.Any] = {"unreachable": True, "msg": "Connection timed out"}
 KILLED: dict[str, t.Any] = {"failed": True, "rc": 137, "module_stdout": "", "msg": "MODULE FAILURE"}
 NO_PYTHON: dict[str, t.Any] = {"failed": True, "rc": 127, "module_stdout": "not found", "msg": "MODULE FAILURE"}
+
+# As winrm and psrp let them through; neither library is needed for it.
+WINRM_ERROR = type("ConnectionError", (OSError,), {"__module__": "requests.exceptions"})
+PSRP_ERROR = type("WinRMTransportError", (Exception,), {"__module__": "pypsrp.exceptions"})
+
+
+def caused(outer: Exception, inner: Exception) -> Exception:
+    outer.__cause__ = inner
+    return outer
 
 
 class FakeAction:
@@ -57,7 +66,13 @@ def sliced(action: FakeAction, **options: t.Any) -> tuple[SlicedModule, JumpingC
         pytest.param(NO_PYTHON, "failed", id="never-ran"),
         pytest.param(UNREACHABLE, "interrupted", id="unreachable"),
         pytest.param(AnsibleConnectionFailure("lost"), "interrupted", id="connection-lost"),
+        pytest.param(WINRM_ERROR("Connection aborted."), "interrupted", id="winrm-broken-off"),
+        pytest.param(PSRP_ERROR("Code: 503"), "interrupted", id="psrp-broken-off"),
+        pytest.param(AnsibleError("the connection attempt timed out"), "interrupted", id="winrm-timed-out"),
+        pytest.param(caused(AnsibleError("it failed"), ConnectionResetError()), "interrupted", id="reset-beneath"),
+        pytest.param(AnsibleError("no such user"), "failed", id="another-error"),
         pytest.param(KILLED, "interrupted", id="killed"),
+        pytest.param({**KILLED, "rc": 1, "module_stderr": ""}, "interrupted", id="killed-on-windows"),
         pytest.param(RecursionError("too deep"), "failed", id="more-than-can-be-read"),
     ],
 )

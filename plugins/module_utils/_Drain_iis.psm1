@@ -1,0 +1,191 @@
+# Copyright (c) 2026, graceful.azure contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is private to the collection: it may change without notice.
+# Sites and application pools of IIS, stopped once nobody is connected to them. Windows PowerShell 5.1 syntax.
+
+#AnsibleRequires -PowerShell ansible_collections.graceful.azure.plugins.module_utils._MaintenanceTools
+#AnsibleRequires -PowerShell ansible_collections.graceful.azure.plugins.module_utils._Drain_connections
+
+Set-StrictMode -Version 2.0
+$ErrorActionPreference = 'Stop'
+
+$script:Module = 'WebAdministration'
+$script:Needed = @(
+    'Get-WebsiteState', 'Stop-Website', 'Start-Website', 'Get-WebBinding', 'Get-WebAppPoolState', 'Stop-WebAppPool', 'Start-WebAppPool'
+)
+# What a site or a pool may take to start.
+$script:StartsWithin = 60.0
+
+function Get-GracefulDrain_iis {
+    return @{
+        CarriesTraffic = $false
+        Look = {
+            param($Options, $Tools)
+            Confirm-Cmdlet
+            $sites = @(@($Options['sites']) | Where-Object { (Get-SiteState $_) -ne 'Stopped' })
+            $pools = @(@($Options['app_pools']) | Where-Object { (Get-PoolState $_) -ne 'Stopped' })
+            $message = "started: $(Format-Name $sites $pools)"
+            return @{ Done = $sites.Count + $pools.Count -eq 0; Message = $message; Before = @{ sites = $sites; app_pools = $pools } }
+        }
+        Do = {
+            param($Options, $Tools)
+            Confirm-Cmdlet
+            $running = @(@($Options['sites']) | Where-Object { (Get-SiteState $_) -ne 'Stopped' })
+            $pools = @(@($Options['app_pools']) | Where-Object { (Get-PoolState $_) -ne 'Stopped' })
+            $message = ''
+            $ports = Get-WaitPort $Options
+            if ($ports.Count -gt 0 -and $running.Count + $pools.Count -gt 0) {
+                $connections = Get-GracefulDrain_connections
+                $message = (& $connections.Do @{ ports = $ports; ignore_from = @($Options['ignore_from']) } $Tools).Message + '; '
+            }
+            foreach ($name in $running) { Stop-One 'site' $name $Tools }
+            foreach ($name in $pools) { Stop-One 'application pool' $name $Tools }
+            $message += "stopped: $(Format-Name @($Options['sites']) @($Options['app_pools']))"
+            return @{ Message = $message; Data = @{} }
+        }
+        Undo = {
+            param($Options, $Tools, $Noted)
+            Confirm-Cmdlet
+            # Copies: what is noted stays as it is.
+            $pools = @(Get-Noted $Noted $Options 'app_pools').Clone()
+            $sites = @(Get-Noted $Noted $Options 'sites').Clone()
+            # A site answers only if its pool runs.
+            [Array]::Reverse($pools)
+            [Array]::Reverse($sites)
+            foreach ($name in $pools) { Start-One 'application pool' $name $Tools }
+            foreach ($name in $sites) { Start-One 'site' $name $Tools }
+            return "started: $(Format-Name $sites $pools)"
+        }
+        Merged = {
+            param($Options, $Before, $Now)
+            # Somebody may have added a site or a pool to the step since the first attempt.
+            $merged = New-GracefulMap $Before
+            foreach ($key in @('sites', 'app_pools')) {
+                $merged[$key] = @(@($Before[$key]) + @($Now[$key]) | Where-Object { $null -ne $_ } | Select-Object -Unique)
+            }
+            return , $merged
+        }
+    }
+}
+
+function Confirm-Cmdlet {
+    $missing = @($script:Needed | Where-Object { $null -eq (Get-Command -Name $_ -ErrorAction SilentlyContinue) })
+    if ($missing.Count -gt 0 -and $null -ne (Get-Module -ListAvailable -Name $script:Module)) {
+        Import-Module -Name $script:Module -ErrorAction SilentlyContinue -WarningAction SilentlyContinue
+        $missing = @($script:Needed | Where-Object { $null -eq (Get-Command -Name $_ -ErrorAction SilentlyContinue) })
+    }
+    if ($missing.Count -eq 0) { return }
+    Stop-GracefulStep ("The cmdlet $($missing[0]) is not there: the PowerShell module $($script:Module) is not installed on this host. " +
+        'Install it (Install-WindowsFeature Web-Scripting-Tools), or correct the step: does IIS run on this host?')
+}
+
+function Get-SiteState {
+    param([string]$Name)
+    try { return (Read-State (Get-WebsiteState -Name $Name -ErrorAction Stop)) }
+    catch {
+        Stop-GracefulStep ("IIS has no site $(Format-GracefulQuoted $Name), or does not tell its state: " +
+            "$(Format-GracefulText $_.Exception.Message 300) Correct the step's sites.")
+    }
+}
+
+function Get-PoolState {
+    param([string]$Name)
+    try { return (Read-State (Get-WebAppPoolState -Name $Name -ErrorAction Stop)) }
+    catch {
+        Stop-GracefulStep ("IIS has no application pool $(Format-GracefulQuoted $Name), or does not tell its state: " +
+            "$(Format-GracefulText $_.Exception.Message 300) Correct the step's app_pools.")
+    }
+}
+
+function Read-State {
+    # Some versions answer with the text, others with an object that has it as its value.
+    param($Told)
+    if ($null -eq $Told) { throw 'it gave no state.' }
+    if ($Told -is [string]) { return $Told }
+    if ($null -ne $Told.PSObject.Properties['Value']) { return [string]$Told.Value }
+    return [string]$Told
+}
+
+function Get-State {
+    param([string]$What, [string]$Name)
+    if ($What -eq 'site') { return (Get-SiteState $Name) }
+    return (Get-PoolState $Name)
+}
+
+function Get-WaitPort {
+    # The ports that the step names, or else those of the sites' bindings.
+    param($Options)
+    if ($null -ne $Options['ports']) { return , [int[]]@($Options['ports']) }
+    $ports = @(
+        foreach ($site in @($Options['sites'])) {
+            foreach ($binding in @(Get-WebBinding -Name $site -ErrorAction Stop)) {
+                # Such as *:80:shop.example.com or [::1]:443:
+                if ([string]$binding.protocol -match '^https?$' -and [string]$binding.bindingInformation -match ':(\d+):[^:\]]*$') { [int]$Matches[1] }
+            }
+        }
+    )
+    return , [int[]]@($ports | Sort-Object -Unique)
+}
+
+function Stop-One {
+    param([string]$What, [string]$Name, $Tools)
+    $shown = Format-GracefulQuoted $Name
+    try {
+        # A pool that is stopping already would be an error.
+        if ((Get-State $What $Name) -eq 'Started') {
+            if ($What -eq 'site') { $null = Stop-Website -Name $Name -ErrorAction Stop }
+            else { $null = Stop-WebAppPool -Name $Name -ErrorAction Stop }
+        }
+    }
+    catch {
+        if ($null -ne (Get-GracefulError $_)) { throw }
+        Stop-GracefulStep "The $What $shown could not be stopped: $(Format-GracefulText $_.Exception.Message 300)"
+    }
+    Wait-State $What $Name 'Stopped' $Tools (& $Tools.Left)
+}
+
+function Start-One {
+    param([string]$What, [string]$Name, $Tools)
+    $shown = Format-GracefulQuoted $Name
+    try {
+        if ((Get-State $What $Name) -eq 'Stopping') { Wait-State $What $Name 'Stopped' $Tools (& $Tools.Left) }
+        if ((Get-State $What $Name) -eq 'Stopped') {
+            if ($What -eq 'site') { $null = Start-Website -Name $Name -ErrorAction Stop }
+            else { $null = Start-WebAppPool -Name $Name -ErrorAction Stop }
+        }
+    }
+    catch {
+        if ($null -ne (Get-GracefulError $_)) { throw }
+        Stop-GracefulStep "The $What $shown could not be started: $(Format-GracefulText $_.Exception.Message 300)"
+    }
+    Wait-State $What $Name 'Started' $Tools ([Math]::Min($script:StartsWithin, (& $Tools.Left)))
+}
+
+function Wait-State {
+    param([string]$What, [string]$Name, [string]$State, $Tools, [double]$Seconds)
+    $shown = Format-GracefulQuoted $Name
+    $probe = {
+        $now = Get-State $What $Name
+        return @{ Holds = $now -eq $State; Message = "the $What $shown is $($now.ToLowerInvariant())" }
+    }
+    $null = & $Tools.Until $probe ([Math]::Max(0.1, $Seconds))
+}
+
+function Get-Noted {
+    # What ran before; without a note of it, everything that the step names.
+    param($Noted, $Options, [string]$Key)
+    if ($null -ne $Noted.Before -and $null -ne $Noted.Before[$Key]) { return $Noted.Before[$Key] }
+    return $Options[$Key]
+}
+
+function Format-Name {
+    param($Sites, $Pools)
+    $parts = @(@($Sites) | Where-Object { $null -ne $_ } | ForEach-Object { "site $_" })
+    $parts += @(@($Pools) | Where-Object { $null -ne $_ } | ForEach-Object { "application pool $_" })
+    if ($parts.Count -eq 0) { return 'none' }
+    return (Format-GracefulText ($parts -join ', ') 300)
+}
+
+Export-ModuleMember -Function 'Get-GracefulDrain_iis'

@@ -1,0 +1,171 @@
+# Copyright (c) 2026, graceful.azure contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is private to the collection: it may change without notice.
+# Services that are stopped in order, with those that depend on them, and started again if they ran before. Windows PowerShell 5.1 syntax.
+
+#AnsibleRequires -PowerShell ansible_collections.graceful.azure.plugins.module_utils._MaintenanceTools
+
+Set-StrictMode -Version 2.0
+$ErrorActionPreference = 'Stop'
+
+# What a service may take to show its new state after it was told to start.
+$script:SettlesWithin = 60.0
+$script:States = @{
+    Running = 'running'; Paused = 'running'; PausePending = 'running'; ContinuePending = 'running'
+    StartPending = 'starting'; StopPending = 'stopping'; Stopped = 'stopped'
+}
+
+function Get-GracefulDrain_services {
+    return @{
+        CarriesTraffic = $false
+        Look = {
+            param($Options, $Tools)
+            $running = @()
+            $dependents = @()
+            $done = $true
+            foreach ($name in @($Options['services'])) {
+                $state = Get-State $name
+                if ($state -ne 'stopped') { $done = $false }
+                if (@('running', 'starting') -contains $state) { $running += $name }
+                # Those that are named have their own place in the order.
+                $dependents += @(Get-RunningDependent $name | Where-Object { @($Options['services']) -notcontains $_ })
+            }
+            $dependents = @($dependents | Select-Object -Unique)
+            if ($dependents.Count -gt 0) { $done = $false }
+            $message = "running: $(Format-Name $running)"
+            if ($dependents.Count -gt 0) { $message += "; what depends on them: $(Format-Name $dependents)" }
+            return @{ Done = $done; Message = $message; Before = @{ running = $running; dependents = $dependents } }
+        }
+        Do = {
+            param($Options, $Tools)
+            foreach ($name in @($Options['services'])) {
+                foreach ($dependent in @(Get-RunningDependent $name)) { Stop-One $dependent $Tools }
+                Stop-One $name $Tools
+            }
+            return @{ Message = "stopped: $(Format-Name @($Options['services']))"; Data = @{} }
+        }
+        Undo = {
+            param($Options, $Tools, $Noted)
+            # What ran on top was stopped first, so it is started last.
+            $names = @($Options['services'])
+            if ($null -ne $Noted.Before -and $null -ne $Noted.Before['running']) { $names = @($Noted.Before['running']) }
+            # Copies: what is noted stays as it is.
+            $names = @($names).Clone()
+            [Array]::Reverse($names)
+            $more = @()
+            if ($null -ne $Noted.Before -and $null -ne $Noted.Before['dependents']) { $more = @($Noted.Before['dependents']) }
+            $more = @($more).Clone()
+            [Array]::Reverse($more)
+            foreach ($name in $names + $more) { Start-One $name $Tools }
+            return "started: $(Format-Name ($names + $more))"
+        }
+        Merged = {
+            param($Options, $Before, $Now)
+            # Somebody may have added a service to the step since the first attempt.
+            $merged = New-GracefulMap $Before
+            foreach ($key in @('running', 'dependents')) {
+                $seen = @(@($Before[$key]) + @($Now[$key]) | Where-Object { $null -ne $_ } | Select-Object -Unique)
+                $named = @(@($Options['services']) | Where-Object { $seen -contains $_ })
+                $merged[$key] = @($named + @($seen | Where-Object { $named -notcontains $_ }))
+            }
+            return , $merged
+        }
+    }
+}
+
+function Get-One {
+    param([string]$Name)
+    try { return (Get-Service -Name $Name -ErrorAction Stop) }
+    catch {
+        Stop-GracefulStep ("There is no service $(Format-GracefulText $Name 80) on this host, or it cannot be looked at: " +
+            "$(Format-GracefulText $_.Exception.Message 200) Correct the step's services: they are names, not display names.")
+    }
+}
+
+function Get-State {
+    param([string]$Name)
+    $status = [string](Get-One $Name).Status
+    if (-not $script:States.ContainsKey($status)) {
+        Stop-GracefulStep "The service $(Format-GracefulText $Name 80) is in a state that is not known: $(Format-GracefulText $status 80)."
+    }
+    return $script:States[$status]
+}
+
+function Get-RunningDependent {
+    # The services that depend on this one and run, those that depend on others first: the order to stop them in.
+    param([string]$Name, [string[]]$Above = @())
+    if ($Above -contains $Name) { return }
+    $found = @()
+    foreach ($dependent in @((Get-One $Name).DependentServices)) {
+        if ($null -eq $dependent) { continue }
+        $found += @(Get-RunningDependent $dependent.Name ($Above + $Name))
+        if (@('running', 'starting') -contains (Get-State $dependent.Name)) { $found += $dependent.Name }
+    }
+    return ($found | Select-Object -Unique)
+}
+
+function Stop-One {
+    param([string]$Name, $Tools)
+    $shown = Format-GracefulText $Name 80
+    $state = Get-State $Name
+    if ($state -eq 'stopped') { return }
+    if ($state -ne 'stopping') {
+        try { Stop-Service -Name $Name -Force -NoWait -ErrorAction Stop -WarningAction SilentlyContinue }
+        catch {
+            Stop-GracefulStep ("The service $shown could not be stopped: $(Format-GracefulText (Get-Reason $_) 300) " +
+                'If access is denied, manage the host as an administrator.')
+        }
+    }
+    $probe = {
+        $now = Get-State $Name
+        return @{ Holds = $now -eq 'stopped'; Message = "the service $shown is $now" }
+    }
+    try { $null = & $Tools.Until $probe $null }
+    catch {
+        $ours = Get-GracefulError $_
+        if ($null -eq $ours -or $ours.Kind -ne 'late') { throw }
+        Stop-GracefulStep -Late "$($ours.Message) It does not stop: look into its own log, or end its process, and give the step more time."
+    }
+}
+
+function Start-One {
+    param([string]$Name, $Tools)
+    $shown = Format-GracefulText $Name 80
+    $state = Get-State $Name
+    if ($state -eq 'running') { return }
+    if ($state -eq 'stopping') {
+        $stopped = { return @{ Holds = (Get-State $Name) -eq 'stopped'; Message = "the service $shown is stopping" } }
+        $null = & $Tools.Until $stopped $null
+    }
+    if ($state -ne 'starting') {
+        # Not Start-Service, which waits without a limit.
+        try { (Get-One $Name).Start() }
+        catch {
+            # Another one may have started it, as what it depends on.
+            if (@('running', 'starting') -notcontains (Get-State $Name)) {
+                Stop-GracefulStep "The service $shown could not be started: $(Format-GracefulText (Get-Reason $_) 300)"
+            }
+        }
+    }
+    $probe = {
+        $now = Get-State $Name
+        return @{ Holds = $now -eq 'running'; Message = "the service $shown is $now" }
+    }
+    $null = & $Tools.Until $probe ([Math]::Max(0.1, [Math]::Min($script:SettlesWithin, (& $Tools.Left))))
+}
+
+function Get-Reason {
+    # The innermost reason, such as that the service is disabled.
+    param([System.Management.Automation.ErrorRecord]$Thrown)
+    return $Thrown.Exception.GetBaseException().Message
+}
+
+function Format-Name {
+    param($Names)
+    if (@($Names).Count -eq 0) { return 'none' }
+    return (Format-GracefulText (@($Names) -join ', ') 300)
+}
+
+Export-ModuleMember -Function 'Get-GracefulDrain_services'

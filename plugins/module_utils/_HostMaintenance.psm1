@@ -1,0 +1,654 @@
+# Copyright (c) 2026, graceful.azure contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is private to the collection: it may change without notice.
+# Carries one order out on a Windows host: look, ready, approve, put_back or release. As _engine.py and _times.py have it.
+# A call may be cut off at any point and made again: the record says what was done. Each step is noted before and after it is
+# taken, and each note fails if this run has lost its claim.
+
+#AnsibleRequires -PowerShell ansible_collections.graceful.azure.plugins.module_utils._MaintenanceTools
+#AnsibleRequires -PowerShell ansible_collections.graceful.azure.plugins.module_utils._MaintenanceRecord
+#AnsibleRequires -PowerShell ansible_collections.graceful.azure.plugins.module_utils._MaintenanceWorker
+#AnsibleRequires -PowerShell ansible_collections.graceful.azure.plugins.module_utils._MaintenanceSteps
+#AnsibleRequires -PowerShell ansible_collections.graceful.azure.plugins.module_utils._ScheduledEvents
+
+Set-StrictMode -Version 2.0
+
+# After a POST without confirmation the document is read for this long before anybody posts again.
+$script:UnconfirmedFor = 30.0
+# Gone is said after several reads over some seconds; longer for an event that was never seen Started.
+$script:GoneReads = 3
+$script:GoneSeconds = 2.0
+$script:GoneSecondsScheduled = 5.0
+# The result of work that ended earlier than this is not taken for what is so now.
+$script:HeardWithin = 20.0
+# What a process of its own may take to begin and to verify what is done: a wait ends so much earlier.
+$script:Reserve = 5.0
+# More than anybody waits, and less than what a record takes for a time.
+$script:Longest = 1000000
+# A key that the registry forgets when Windows starts: what is in it tells one boot from the next.
+$script:BootKey = 'SOFTWARE\graceful.azure.boot'
+
+# ---- the boot
+
+function Get-BootId {
+    # Empty if nobody has asked since Windows started.
+    try {
+        $key = [Microsoft.Win32.Registry]::LocalMachine.OpenSubKey($script:BootKey)
+        if ($null -eq $key) { return '' }
+        try { return [string]$key.GetValue('id', '') } finally { $key.Close() }
+    }
+    catch { return '' }
+}
+
+function Get-NotedBootId {
+    # The same, and made if there is none: called when something is noted in the record.
+    $id = Get-BootId
+    if ($id) { return $id }
+    try {
+        $key = [Microsoft.Win32.Registry]::LocalMachine.CreateSubKey($script:BootKey, $true, [Microsoft.Win32.RegistryOptions]::Volatile)
+        try {
+            $id = [System.Guid]::NewGuid().ToString()
+            $key.SetValue('id', $id)
+            return $id
+        }
+        finally { $key.Close() }
+    }
+    catch { return '' }
+}
+
+# ---- when events were seen Started, and since when they are missing
+
+function New-Times {
+    param($EventIds, $Record)
+    $times = @{
+        Ids = @($EventIds); First = (New-GracefulMap); Now = (Get-GracefulMonotonic)
+        Started = (New-GracefulMap); MissingSince = (New-GracefulMap)
+    }
+    if ($null -eq $Record) { return $times }
+    # What earlier calls have seen.
+    foreach ($id in @($Record['events'].PSBase.Keys)) {
+        if ($times.Ids -cnotcontains $id) { continue }
+        $entry = $Record['events'][$id]
+        if ($entry['started']) { $times.Started[$id] = $entry['started'] }
+        if ($entry['gone']) {
+            $times.MissingSince[$id] = $entry['gone']
+            $times.First[$id] = @{ Since = $times.Now - [Math]::Max(0.0, (Get-GracefulNow) - $entry['gone']); Reads = $entry['gone_reads'] }
+        }
+    }
+    return $times
+}
+
+function Add-Sight {
+    param($Times, $Events)
+    $Times.Now = Get-GracefulMonotonic
+    $status = New-GracefulMap
+    foreach ($one in @($Events)) { $status[(Get-GracefulSameId $one['event_id'])] = $one['event_status'] }
+    foreach ($id in $Times.Ids) {
+        if ($status.Contains($id)) {
+            $Times.First.Remove($id)
+            $Times.MissingSince.Remove($id)
+            if ($status[$id] -eq 'Started' -and -not $Times.Started.Contains($id)) { $Times.Started[$id] = Get-GracefulNow }
+        }
+        else {
+            if (-not $Times.First.Contains($id)) { $Times.First[$id] = @{ Since = $Times.Now; Reads = 0 } }
+            $Times.First[$id].Reads += 1
+            if (-not $Times.MissingSince.Contains($id)) { $Times.MissingSince[$id] = Get-GracefulNow }
+        }
+    }
+}
+
+function Test-Gone {
+    param($Times, [string]$Id)
+    if (-not $Times.First.Contains($Id)) { return $false }
+    $needed = $script:GoneSecondsScheduled
+    if ($Times.Started.Contains($Id)) { $needed = $script:GoneSeconds }
+    return $Times.First[$Id].Reads -ge $script:GoneReads -and $Times.Now - $Times.First[$Id].Since -ge $needed
+}
+
+function Test-AllGone {
+    param($Times)
+    foreach ($id in $Times.Ids) { if (-not (Test-Gone $Times $id)) { return $false } }
+    return $true
+}
+
+function Get-ToldTimes {
+    param($Times)
+    return , (New-GracefulMap @{ started = $Times.Started; gone = $Times.MissingSince })
+}
+
+# ---- the engine: $Engine = @{Order; Keeper; Service; VmName; Detached; Begin; Reading; Events; Error; Warnings}
+
+function Invoke-GracefulOrder {
+    # Does what the order says as far as it goes, and answers with a report and a fresh observation. Order: all options of the module.
+    param($Order, $Service, $VmName, $Keeper, [bool]$Detached = $true)
+    $engine = @{
+        Order = $Order; Service = $Service; VmName = $VmName; Keeper = $Keeper; Detached = $Detached; Begin = (Get-GracefulMonotonic)
+        Reading = $null; Events = @(); Error = $null; Warnings = (New-Object System.Collections.ArrayList)
+        Ids = @(@($Order['events']) | ForEach-Object { Get-GracefulSameId $_['event_id'] })
+    }
+    try {
+        switch ($Order['order']) {
+            'look' { $report = Invoke-Look $engine }
+            'ready' { $report = Invoke-Ready $engine }
+            'approve' { $report = Invoke-Approve $engine }
+            'put_back' { $report = Invoke-PutBackOrder $engine }
+            'release' { $report = Invoke-Release $engine }
+        }
+    }
+    catch {
+        $known = Get-GracefulError $_
+        if ($null -eq $known) { throw }
+        if ($known.Kind -eq 'lost_claim') {
+            $held = New-GracefulMap
+            $holder = $known.Fields['holder']
+            if ($null -eq $holder) { $holder = New-GracefulMap }
+            foreach ($id in $engine.Ids) { $held[$id] = $holder }
+            $report = New-GracefulMap @{ state = 'held_by_other_run'; message = $known.Message; held = $held }
+        }
+        else {
+            $report = New-GracefulMap @{ state = 'failed'; message = $known.Message } $known.Fields
+            # What cannot even begin is not asked for again at once.
+            if (@('ready', 'put_back') -ccontains $Order['order']) { $null = Wait-Document $engine { Test-Changed $engine } }
+        }
+    }
+    $observation = Get-Observation $engine
+    foreach ($warning in @($Keeper.Warnings)) { $null = $engine.Warnings.Add($warning) }
+    $observation['warnings'] = $engine.Warnings.ToArray()
+    return , (New-GracefulMap @{ report = $report; observation = $observation })
+}
+
+function Get-CallLeft {
+    param($Engine)
+    return [Math]::Max(0.0, $Engine.Order['wait'] - ((Get-GracefulMonotonic) - $Engine.Begin))
+}
+
+# ---- looking
+
+function Get-Observation {
+    param($Engine)
+    if ($null -eq $Engine.Reading -and $null -eq $Engine.Error) { $null = Read-Document $Engine }
+    $record = $null
+    $recordError = $null
+    try { $record = Read-GracefulRecord $Engine.Keeper }
+    catch {
+        $known = Get-GracefulError $_
+        if ($null -eq $known) { throw }
+        $recordError = $known.Message
+    }
+    $seen = New-GracefulMap
+    $seen['time'] = Get-GracefulNow
+    $seen['boot_id'] = Get-BootId
+    $seen['error'] = $Engine.Error
+    $seen['events'] = $null
+    $seen['document'] = Get-GracefulFingerprint $Engine.Events
+    $seen['document_incarnation'] = $null
+    $seen['clock_offset'] = $null
+    if ($null -ne $Engine.Reading) {
+        $seen['events'] = @($Engine.Events)
+        $seen['document_incarnation'] = $Engine.Reading['Document']['Incarnation']
+        $seen['clock_offset'] = $Engine.Reading['ClockOffset']
+    }
+    $seen['vm_name'] = $Engine.VmName
+    $seen['api_version'] = $Engine.Service.ApiVersion
+    $seen['endpoint'] = $Engine.Service.Endpoint
+    $seen['record'] = $record
+    $seen['record_error'] = $recordError
+    return , $seen
+}
+
+function Read-Document {
+    # Reads the document; whether that was possible. A failure is kept and never looks like an empty document.
+    param($Engine)
+    try {
+        $reading = Read-GracefulEvents $Engine.Service
+        if ($null -eq $Engine.VmName) { $Engine.VmName = Get-GracefulVmName $Engine.Service }
+    }
+    catch {
+        $known = Get-GracefulError $_
+        if ($null -eq $known) { throw }
+        $Engine.Error = $known.Message
+        return $false
+    }
+    foreach ($oddity in @($reading['Document']['Oddities'])) { if (-not $Engine.Warnings.Contains($oddity)) { $null = $Engine.Warnings.Add($oddity) } }
+    $Engine.Reading = $reading
+    $Engine.Error = $null
+    $Engine.Events = Get-GracefulSeenBy $reading['Document'] $Engine.VmName $reading['ServiceTime']
+    return $true
+}
+
+function Wait-Document {
+    # Reads until it is over, or the time of this call is. A failure to read is waited out.
+    param($Engine, [scriptblock]$Over, [double]$Pause = 1.0, [double]$Reserve = 0.0)
+    $limits = $Engine.Service.Limits
+    $short = @{}
+    foreach ($name in @($limits.PSBase.Keys)) { $short[$name] = $limits[$name] }
+    $short['read_timeout'] = [Math]::Min(10.0, $limits['read_timeout'])
+    $short['retries'] = 0
+    $Engine.Service.Limits = $short
+    try {
+        while ($true) {
+            if ((Read-Document $Engine) -and (& $Over)) { return $true }
+            $left = (Get-CallLeft $Engine) - $Reserve
+            if ($left -le 0) { return $false }
+            Wait-Graceful ([Math]::Min($Pause, $left))
+        }
+    }
+    finally { $Engine.Service.Limits = $limits }
+}
+
+function Test-Changed {
+    param($Engine)
+    return [bool]$Engine.Order['known'] -and (Get-GracefulFingerprint $Engine.Events) -cne $Engine.Order['known']
+}
+
+function Invoke-Look {
+    param($Engine)
+    if ($Engine.Order['probe_record']) { Test-GracefulRecordWritable $Engine.Keeper }
+    if ($Engine.Order['wait'] -gt 0) { $null = Wait-Document $Engine { Test-Changed $Engine } }
+    return , (New-GracefulMap @{ state = 'looked'; message = '' })
+}
+
+# ---- getting ready
+
+function Invoke-Ready {
+    param($Engine)
+    if (-not (Read-Document $Engine)) { throw (New-GracefulError $Engine.Error) }
+    # A run that was suspended may come with an order that is long out of date.
+    $standing = @($Engine.Events | Where-Object { $_['event_status'] -cne 'Started' } | ForEach-Object { Get-GracefulSameId $_['event_id'] })
+    $events = @(@($Engine.Order['events']) | Where-Object { $standing -ccontains (Get-GracefulSameId $_['event_id']) })
+    $held = Add-Claims $Engine $events $true
+    $mine = @($events | ForEach-Object { Get-GracefulSameId $_['event_id'] } | Where-Object { -not $held.Contains($_) })
+    if ($mine.Count -eq 0) {
+        Add-Orphan $Engine
+        if ($held.PSBase.Count) { return , (New-GracefulMap @{ state = 'held_by_other_run'; message = (Get-HeldMessage $held); held = $held }) }
+        return , (New-GracefulMap @{ state = 'gone'; message = 'Nothing stands.'; held = $held })
+    }
+    $result = Get-Unheard $Engine 'ready' $mine
+    if ($null -eq $result) { $result = Get-Rest $Engine 'ready' $mine }
+    if ($null -eq $result) { $result = Invoke-Worker $Engine 'ready' $mine }
+    return , (New-GracefulMap $result @{ held = $held })
+}
+
+function Add-Claims {
+    param($Engine, $Events, [bool]$Standing = $false)
+    $claimed = Add-GracefulClaim $Engine.Keeper $Events (Get-NotedBootId) $Standing
+    foreach ($warning in @($claimed.Warnings)) { $null = $Engine.Warnings.Add($warning) }
+    return , $claimed.Held
+}
+
+function Add-Orphan {
+    # The controller took a step after its claim was lost: it has to be undone by whoever comes next.
+    param($Engine)
+    $answer = $Engine.Order['controller_step']
+    $events = @($Engine.Order['events'])
+    if ($null -eq $answer -or $answer['mode'] -cne 'do' -or $answer['phase'] -cne 'drain' -or $events.Count -eq 0) { return }
+    $step = New-GracefulMap
+    foreach ($name in @('phase', 'name', 'kind')) { $step[$name] = $answer[$name] }
+    Add-GracefulOrphan $Engine.Keeper $events[0] $step (Get-NotedBootId)
+}
+
+function Get-Unheard {
+    # What the work of an earlier call came to a moment ago. A process of its own takes seconds to begin, so that a short call may not
+    # live to see its end: without this, no call would ever hear of it.
+    param($Engine, [string]$Name, $Mine)
+    $state = Get-GracefulWorkerState $Engine.Keeper
+    if (-not $Engine.Detached -or $null -ne $Engine.Order['controller_step'] -or $state['told'] -or -not $state['ended']) { return $null }
+    if ($state['result'] -isnot [System.Collections.IDictionary] -or -not (Test-Owner $state (Get-Owner $Engine $Name $Mine))) { return $null }
+    if ([Math]::Abs((Get-GracefulNow) - $state['ended']) -gt $script:HeardWithin -or (Test-GracefulWorker $Engine.Keeper)) { return $null }
+    Set-GracefulTold $Engine.Keeper $state
+    return , $state['result']
+}
+
+function Get-Rest {
+    # What failed is tried again after a growing pause; what is verified is verified again at the end of a wait. Null: go on.
+    param($Engine, [string]$Name, $Mine)
+    $record = Read-GracefulRecord $Engine.Keeper
+    if ($null -eq $record -or $null -ne $Engine.Order['controller_step']) { return $null }
+    if ($Engine.Detached -and (Test-GracefulWorker $Engine.Keeper)) { return $null }
+    $since = 0.0
+    if ($Name -ceq 'put_back') { $since = Get-GracefulUndoingSince $record }
+    $rest = Get-GracefulResting $record $since
+    $verified = $Name -ceq 'ready'
+    foreach ($id in $Mine) {
+        if ($record['events'].Contains($id) -and -not $record['events'][$id]['ready']) { $verified = $false }
+    }
+    $last = Get-GracefulWorkerState $Engine.Keeper
+    $failed = $last['result'] -is [System.Collections.IDictionary] -and $last['result']['state'] -ceq 'failed' -and (Test-Owner $last (Get-Owner $Engine $Name $Mine))
+    if ($null -ne $rest -or (($verified -or $failed) -and $Engine.Order['wait'] -gt 0)) {
+        $seconds = $Engine.Order['wait']
+        if ($null -ne $rest) { $seconds = $rest['next_try'] }
+        $end = (Get-GracefulMonotonic) + $seconds
+        $null = Wait-Document $Engine { (Test-Changed $Engine) -or (Get-GracefulMonotonic) -ge $end } 1.0 $script:Reserve
+    }
+    return , (Get-GracefulResting $record $since)
+}
+
+function Get-Owner {
+    param($Engine, [string]$Name, $Mine)
+    $owner = New-GracefulMap
+    $owner['run_id'] = [string]$Engine.Keeper.Run['run_id']
+    $owner['order'] = $Name
+    $ids = [string[]]@($Mine)
+    [Array]::Sort($ids, [System.StringComparer]::Ordinal)
+    $owner['events'] = $ids
+    return , $owner
+}
+
+function Test-Owner {
+    param($State, $Owner)
+    foreach ($key in @('run_id', 'order')) { if ($State[$key] -cne $Owner[$key]) { return $false } }
+    return (@($State['events']) -join "`n") -ceq (@($Owner['events']) -join "`n")
+}
+
+function Invoke-Worker {
+    # Has the work done, and looks in on it for as long as this call may take.
+    param($Engine, [string]$Name, $Mine)
+    $owner = Get-Owner $Engine $Name $Mine
+    $request = New-GracefulMap
+    $request['directory'] = $Engine.Keeper.Path
+    $request['run'] = $Engine.Keeper.Run
+    $request['owner'] = $owner
+    $request['mine'] = @($Mine)
+    $request['order'] = $Engine.Order
+    if (-not $Engine.Detached) {
+        return , (Invoke-GracefulWork $Engine.Keeper $owner { param($progress) Invoke-GracefulOrderedWork $Engine.Keeper $request $progress })
+    }
+    $busy = Test-GracefulWorker $Engine.Keeper
+    if ($busy -and -not (Test-Owner (Get-GracefulWorkerState $Engine.Keeper) $owner)) {
+        Stop-GracefulWorker $Engine.Keeper
+        $busy = $false
+    }
+    if (-not $busy) { Start-GracefulWorker $Engine.Keeper $owner $request }
+    return , (Wait-Result $Engine)
+}
+
+function Get-UnderWay {
+    # What became of work that an earlier call began and whose result nobody has heard yet. Null: nothing.
+    param($Engine, [string]$Name)
+    $state = Get-GracefulWorkerState $Engine.Keeper
+    if (-not $Engine.Detached -or $null -ne $Engine.Order['controller_step'] -or $state['told']) { return $null }
+    if (-not (Test-Owner $state (Get-Owner $Engine $Name $Engine.Ids))) { return $null }
+    if (-not $state.Contains('result') -and -not (Test-GracefulWorker $Engine.Keeper)) { return $null }
+    # The claim is renewed, in case that the work is silent for long.
+    try { Update-GracefulRecord $Engine.Keeper $Engine.Ids { } }
+    catch {
+        $known = Get-GracefulError $_
+        if ($null -eq $known -or $known.Kind -ne 'lost_claim') { throw }
+    }
+    return , (Wait-Result $Engine)
+}
+
+function Wait-Result {
+    param($Engine)
+    $over = Wait-GracefulWorker $Engine.Keeper ([Math]::Max((Get-CallLeft $Engine), 2.0))
+    $state = Get-GracefulWorkerState $Engine.Keeper
+    if (-not $over) {
+        $message = 'at work'
+        if ($state['progress']) { $message = [string]$state['progress'] }
+        return , (New-GracefulMap @{ state = 'working'; message = $message })
+    }
+    Set-GracefulTold $Engine.Keeper $state
+    # A worker that was killed leaves no result: the next call goes on where it was.
+    if ($state['result'] -is [System.Collections.IDictionary]) { return , $state['result'] }
+    return , (New-GracefulMap @{ state = 'working'; message = 'cut off, it goes on' })
+}
+
+# ---- approving
+
+function Invoke-Approve {
+    param($Engine)
+    $announced = @($Engine.Order['events'])[0]
+    $id = Get-GracefulSameId $announced['event_id']
+    $entry = Get-EntryToApprove $Engine $id
+    $posted = $entry['approval']
+    if ($null -ne $posted -and $posted['status'] -ceq 'approved') {
+        # Azure may take its time until the event starts: nobody posts again for that.
+        return , (New-GracefulMap @{ state = 'approved'; message = 'It is approved already.'; approval = $posted })
+    }
+    if ($null -ne $posted -and @('posting', 'unconfirmed') -ccontains $posted['status'] -and -not (Test-Settled $Engine $id $posted['at'])) {
+        return , (New-GracefulMap @{ state = 'unconfirmed'; message = 'A request was sent and is not confirmed yet.'; approval = $posted })
+    }
+    $terms = @{ Leader = $null; Resources = $announced['resources']; EventType = $announced['event_type'] }
+    $before = {
+        # Under the lock: the claim is still ours, and the host still ready. Noted before it is posted.
+        Update-GracefulRecord $Engine.Keeper @($id) { param($record) Assert-Fresh $Engine $record['events'][$id] }
+        $null = Add-Approval $Engine $id 'posting' ''
+    }
+    try { $done = Invoke-GracefulApproval $Engine.Service @($announced['event_id']) $terms -MissingOk -NoRepost -BeforePost $before }
+    catch {
+        $known = Get-GracefulError $_
+        if ($null -eq $known -or $known.Kind -eq 'lost_claim') { throw }
+        # What the service itself has refused, no other host needs to try.
+        $report = New-GracefulMap @{ state = 'failed'; message = $known.Message }
+        $report['approval'] = Add-Approval $Engine $id 'failed' $known.Message
+        $report['final'] = $known.Kind -eq 'not_taken'
+        return , $report
+    }
+    $status = 'failed'
+    $message = 'Not approved.'
+    if (@($done['approved']).Count) { $status = 'approved'; $message = '' }
+    elseif (@($done['unconfirmed']).Count) { $status = 'unconfirmed'; $message = 'The service did not confirm the request.' }
+    elseif (@($done['already_started']).Count) { $status = 'started'; $message = 'It has started already.' }
+    elseif (@($done['missing']).Count) { $status = 'gone'; $message = 'It is gone.' }
+    elseif (@($done['unexpected']).Count) { $status = 'unexpected'; $message = @($done['refusals']) -join ' ' }
+    $report = New-GracefulMap @{ state = $status }
+    $report['message'] = ((@($message) + @($done['warnings'])) -join ' ').Trim()
+    $report['approval'] = Add-Approval $Engine $id $status $message
+    return , $report
+}
+
+function Add-Approval {
+    # Fenced: it fails if the claim was lost.
+    param($Engine, [string]$Id, [string]$Status, [string]$Message)
+    $approval = New-GracefulMap
+    $approval['at'] = Get-GracefulNow
+    $approval['status'] = $Status
+    $approval['run_id'] = [string]$Engine.Keeper.Run['run_id']
+    $approval['message'] = $Message
+    $mark = ''
+    if ($Status -ceq 'approved') { $mark = 'approved' }
+    Set-GracefulEvent $Engine.Keeper $Engine.Ids $Id @{ approval = $approval } $mark
+    return , $approval
+}
+
+function Get-EntryToApprove {
+    # This run's own entry, verified a moment ago; anything else is not approved.
+    param($Engine, [string]$Id)
+    $record = Read-GracefulRecord $Engine.Keeper
+    $entry = $null
+    if ($null -ne $record) { $entry = $record['events'][$Id] }
+    if ($null -eq $entry -or $entry['claim']['run_id'] -cne $Engine.Keeper.Run['run_id']) {
+        $claim = $null
+        if ($null -ne $entry) { $claim = $entry['claim'] }
+        throw (New-GracefulLostClaim $claim)
+    }
+    Assert-Fresh $Engine $entry
+    return , $entry
+}
+
+function Assert-Fresh {
+    param($Engine, $Entry)
+    $age = 0.0
+    if ($null -ne $Entry -and $Entry['ready']) { $age = (Get-GracefulNow) - $Entry['ready'] }
+    if ($null -eq $Entry -or -not $Entry['ready'] -or $age -lt -5 -or $age -gt $Engine.Order['max_age']) {
+        throw (New-GracefulError (
+                'This host has not verified in the last moments that it is ready. It is verified again before anything is approved.'))
+    }
+}
+
+function Test-Settled {
+    # After a request whose answer is not known: whether the document was read for long enough since.
+    param($Engine, [string]$Id, [double]$PostedAt)
+    $wanted = $Id
+    $left = Wait-Document $Engine {
+        $queued = @($Engine.Events | Where-Object { (Get-GracefulSameId $_['event_id']) -ceq $wanted -and $_['event_status'] -eq 'Scheduled' })
+        $queued.Count -eq 0
+    }
+    return $left -or (Get-GracefulNow) - $PostedAt -gt $script:UnconfirmedFor
+}
+
+# ---- putting back
+
+function Invoke-PutBackOrder {
+    param($Engine)
+    $underWay = Get-UnderWay $Engine 'put_back'
+    if ($null -ne $underWay) { return , $underWay }
+    $held = Add-Claims $Engine $Engine.Order['events']
+    $mine = @($Engine.Ids | Where-Object { -not $held.Contains($_) })
+    if ($mine.Count -eq 0) {
+        return , (New-GracefulMap @{ state = 'held_by_other_run'; message = (Get-HeldMessage $held); held = $held })
+    }
+    $awaited = @($mine | Where-Object { @($Engine.Order['lapsed']) -cnotcontains $_ })
+    $times = New-Times $awaited (Read-GracefulRecord $Engine.Keeper)
+    $answered = $null -ne $Engine.Order['controller_step']
+    if (-not $answered) {
+        $over = Wait-Document $Engine { Test-EventsGone $Engine $times } 0.5
+        Set-Times $Engine $mine $times
+        if (-not $over) {
+            return , (New-GracefulMap @{ state = 'waiting'; message = (Get-StandingMessage $Engine $mine); held = $held; times = (Get-ToldTimes $times) })
+        }
+    }
+    $gone = @($awaited | Where-Object { $answered -or (Test-Gone $times $_) })
+    if (Test-StillNeeded $Engine $mine) {
+        # Another event needs the host drained: what is gone is closed, and the steps stay.
+        $null = Close-GracefulEvent $Engine.Keeper $mine $gone 'gone'
+        return , (New-GracefulMap @{ state = 'put_back'; message = 'Another event still needs the host drained.'; held = $held })
+    }
+    $result = Get-Rest $Engine 'put_back' $mine
+    if ($null -eq $result) { $result = Invoke-Worker $Engine 'put_back' $mine }
+    return , (New-GracefulMap $result @{ held = $held; times = (Get-ToldTimes $times) })
+}
+
+function Test-EventsGone {
+    # A host that is about to go down is not put back, whichever of its events does it.
+    param($Engine, $Times)
+    Add-Sight $Times $Engine.Events
+    $others = @($Engine.Events | Where-Object { $_['affects_me'] -and $_['event_status'] -ceq 'Started' }).Count
+    return (Test-AllGone $Times) -and -not $others
+}
+
+function Set-Times {
+    # Seen Started, or the host has booted since it was claimed: then gone will mean completed.
+    param($Engine, $Mine, $Times)
+    $boot = Get-BootId
+    $seen = $Times
+    Update-GracefulRecord $Engine.Keeper $Mine {
+        param($record)
+        foreach ($id in $Mine) {
+            $entry = $record['events'][$id]
+            if ($null -eq $entry) { continue }
+            $started = $seen.Started[$id]
+            if ($null -eq $started -and $record['boot_id'] -cne $boot) { $started = Get-GracefulNow }
+            if (-not $entry['started']) { $entry['started'] = $started }
+            $entry['gone'] = $seen.MissingSince[$id]
+            $entry['gone_reads'] = 0
+            if ($seen.First.Contains($id)) { $entry['gone_reads'] = $seen.First[$id].Reads }
+        }
+    }
+}
+
+function Test-StillNeeded {
+    param($Engine, $Mine)
+    $record = Read-GracefulRecord $Engine.Keeper
+    if ($null -eq $Engine.Reading) { $null = Read-Document $Engine }
+    if ($null -eq $record) { return $false }
+    $standing = @($Engine.Events | ForEach-Object { Get-GracefulSameId $_['event_id'] })
+    foreach ($id in @($record['events'].PSBase.Keys)) {
+        if (@($Mine) -ccontains $id -or $record['events'][$id]['lapsed']) { continue }
+        # Where the document cannot be read, what is claimed counts as standing.
+        if ($null -eq $Engine.Reading -or $standing -ccontains $id) { return $true }
+    }
+    return $false
+}
+
+function Get-StandingMessage {
+    param($Engine, $Mine)
+    $ids = @($Mine)
+    $said = @($Engine.Events | Where-Object { $ids -ccontains (Get-GracefulSameId $_['event_id']) } | ForEach-Object { "$($_['event_type']) $($_['event_status'])" })
+    if ($said.Count) { return "waits until it is over: $($said -join ', ')" }
+    return 'waits until it is surely over'
+}
+
+function Get-HeldMessage {
+    param($Held)
+    $names = [string[]]@($Held.PSBase.Values | Where-Object { $_.PSBase.Count } | ForEach-Object { [string]$_['run_name'] } | Select-Object -Unique)
+    [Array]::Sort($names, [System.StringComparer]::Ordinal)
+    $said = $names -join ', '
+    if (-not $said) { $said = 'Another run' }
+    return "$(Format-GracefulText $said 200) holds the claim."
+}
+
+# ---- giving back
+
+function Invoke-Release {
+    param($Engine)
+    if ((Get-GracefulWorkerState $Engine.Keeper)['run_id'] -ceq $Engine.Keeper.Run['run_id']) { Stop-GracefulWorker $Engine.Keeper }
+    $released = Clear-GracefulClaim $Engine.Keeper $Engine.Ids
+    return , (New-GracefulMap @{ state = 'released'; message = "$(@($released).Count) claims given back" })
+}
+
+function Get-GracefulNoted {
+    # What is a change of the host: that a claim was renewed, or something verified again, is none.
+    param($Record)
+    if ($null -eq $Record) { return '' }
+    $events = New-GracefulMap
+    foreach ($id in @($Record['events'].PSBase.Keys)) {
+        $entry = $Record['events'][$id]
+        $status = $null
+        if ($null -ne $entry['approval']) { $status = $entry['approval']['status'] }
+        $events[$id] = @($entry['claim']['run_id'], $status)
+    }
+    $steps = @()
+    foreach ($step in @($Record['steps'])) { $steps += , @($step['phase'], $step['name'], $step['status']) }
+    return ConvertTo-GracefulJson @{ events = $events; steps = $steps } -Sorted
+}
+
+function Invoke-GracefulModule {
+    # What the module does with its options, and what it returns.
+    param($Params, [bool]$CheckMode, [bool]$Detached = $true)
+    foreach ($name in @('seconds', 'wait', 'silent_for', 'max_age', 'timeout')) {
+        $number = [double]$Params[$name]
+        if (-not ($number -ge 0 -and $number -lt $script:Longest)) {
+            $said = $number.ToString([System.Globalization.CultureInfo]::InvariantCulture)
+            if ($said -notmatch '[.EN]') { $said += '.0' }
+            throw (New-GracefulError "$name is $said; it has to be a number of seconds, from 0 to $($script:Longest)." 'wrong_option')
+        }
+        $Params[$name] = $number
+    }
+    foreach ($name in @('events', 'steps', 'checkpoint', 'health', 'lapsed')) { $Params[$name] = @($Params[$name] | Where-Object { $null -ne $_ }) }
+    foreach ($name in @('secrets', 'looked')) { if ($null -eq $Params[$name]) { $Params[$name] = New-GracefulMap } }
+    $given = $Params['order']
+    if ($given -cne 'look' -and -not ($Params['events'].Count -and ([string]$Params['run_id']).Trim())) {
+        throw (New-GracefulError "order=$given needs events and run_id." 'wrong_option')
+    }
+    foreach ($one in $Params['events']) {
+        if ($one['event_id'] -isnot [string] -or -not $one['event_id'].Trim()) { throw (New-GracefulError 'events: each needs an event_id.' 'wrong_option') }
+    }
+    $Params['checkpoint_dir'] = [System.Environment]::ExpandEnvironmentVariables([string]$Params['checkpoint_dir'])
+    $run = New-GracefulMap
+    $run['run_id'] = [string]$Params['run_id']
+    $run['run_name'] = [string]$Params['run_name']
+    if (-not $run['run_name']) { $run['run_name'] = $run['run_id'] }
+    $run['silent_for'] = $Params['silent_for']
+    $run['force'] = [bool]$Params['force']
+    $service = New-GracefulService $Params
+    $keeper = New-GracefulKeeper ([string]$Params['record_dir']) $run
+    $skipped = $CheckMode -and $given -cne 'look'
+    if ($CheckMode) {
+        $Params['order'] = 'look'
+        $Params['probe_record'] = $false
+        if ($skipped) { $Params['wait'] = 0.0 }
+    }
+    $before = $null
+    # The engine says what is wrong with it.
+    try { $before = Read-GracefulRecord $keeper } catch { if ($null -eq (Get-GracefulError $_)) { throw } }
+    $noted = Get-GracefulNoted $before
+    $answer = Invoke-GracefulOrder $Params $service $Params['vm_name'] $keeper $Detached
+    if ($skipped) { $answer['report'] = New-GracefulMap @{ state = 'skipped'; message = 'Check mode: nothing was done.' } }
+    $answer['changed'] = $noted -cne (Get-GracefulNoted $answer['observation']['record'])
+    return , $answer
+}
+
+Export-ModuleMember -Function @('Invoke-GracefulModule', 'Invoke-GracefulOrder')

@@ -1,0 +1,766 @@
+# Copyright (c) 2026, graceful.azure contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is private to the collection: it may change without notice.
+# What a Windows host remembers, as _record.py and _record_files.py have it. The same JSON, so that one run reads both.
+
+#AnsibleRequires -PowerShell ansible_collections.graceful.azure.plugins.module_utils._MaintenanceTools
+
+Set-StrictMode -Version 2.0
+
+$script:Version = 2
+$script:LockWait = 10.0
+$script:KeptInHistory = 100
+$script:LargestRecord = 4 * 1024 * 1024
+# A clock that is set back by more than this would keep a dead run's claim alive.
+$script:ClockSlack = 60.0
+$script:Source = 'graceful.azure'
+$script:Administrators = 'S-1-5-32-544'
+$script:System = 'S-1-5-18'
+# Who may write the record without being somebody else: SYSTEM, Administrators, TrustedInstaller, and the owner's placeholder.
+$script:Trusted = @(
+    $script:System, $script:Administrators, 'S-1-3-0', 'S-1-3-4',
+    'S-1-5-80-956008885-3418522649-1831038044-1853292631-2271478464'
+)
+$script:StepStatuses = @('doing', 'done', 'failed', 'undone')
+$script:StepBlank = @{ message = ''; attempts = 0; timeout = $null }
+$script:LogIsReady = $null
+
+# ---- what a record looks like
+
+function Test-Time {
+    param($Value)
+    $number = $Value -is [double] -or $Value -is [long] -or $Value -is [int]
+    return $number -and $Value -ge 0 -and $Value -lt 1e11
+}
+
+function Test-Shape {
+    # Whether a mapping has these fields: text, time, count, map, with ? also null.
+    param($Value, [System.Collections.IDictionary]$Fields)
+    if ($Value -isnot [System.Collections.IDictionary]) { return $false }
+    foreach ($name in $Fields.PSBase.Keys) {
+        if (-not $Value.Contains($name)) { return $false }
+        $kind = $Fields[$name]
+        $field = $Value[$name]
+        if ($kind.EndsWith('?')) {
+            if ($null -eq $field) { continue }
+            $kind = $kind.TrimEnd('?')
+        }
+        $ok = $false
+        switch ($kind) {
+            'text' { $ok = $field -is [string] }
+            'time' { $ok = Test-Time $field }
+            'count' { $ok = ($field -is [long] -or $field -is [int]) -and $field -ge 0 }
+            'map' { $ok = $field -is [System.Collections.IDictionary] }
+            'status' { $ok = $field -is [string] -and $script:StepStatuses -ccontains $field }
+            'event' { $ok = Test-Shape $field @{ event_id = 'text'; event_type = 'text' } }
+            'claim' { $ok = Test-Shape $field @{ run_id = 'text'; run_name = 'text'; since = 'time'; renewed = 'time'; silent_until = 'time' } }
+            'approval' { $ok = Test-Shape $field @{ at = 'time'; status = 'text'; run_id = 'text'; message = 'text' } }
+        }
+        if (-not $ok) { return $false }
+    }
+    return $true
+}
+
+function Test-Every {
+    param($Value, [System.Collections.IDictionary]$Fields)
+    if ($Value -is [string] -or $Value -is [System.Collections.IDictionary] -or $Value -isnot [System.Collections.IEnumerable]) { return $false }
+    foreach ($one in $Value) { if (-not (Test-Shape $one $Fields)) { return $false } }
+    return $true
+}
+
+function Get-Flaw {
+    # What keeps this JSON from being a record, in words; empty if nothing does.
+    param($Record)
+    $version = $null
+    if ($Record -is [System.Collections.IDictionary]) { $version = $Record['version'] }
+    if ($version -isnot [long] -and $version -isnot [int]) { return 'it is JSON, but not a record of this collection' }
+    if ($version -ne $script:Version) { return "it is of version $version, and this collection knows version $script:Version only" }
+    $entry = @{
+        event = 'event'; claim = 'claim'; noticed = 'time'; lapsed = 'time?'; ready = 'time?'; started = 'time?'; gone = 'time?'
+        gone_reads = 'count'; gave_up = 'text?'; approval = 'approval?'
+    }
+    $step = @{
+        phase = 'text'; name = 'text'; kind = 'text'; status = 'status'; at = 'time'; message = 'text'; attempts = 'count'
+        timeout = 'time?'; options = 'map'; before = 'map'; data = 'map'
+    }
+    $wrong = @()
+    $events = $Record['events']
+    $fine = $events -is [System.Collections.IDictionary]
+    if ($fine) { foreach ($one in $events.PSBase.Values) { $fine = $fine -and (Test-Shape $one $entry) } }
+    if (-not $fine) { $wrong += 'events' }
+    if (-not (Test-Every $Record['steps'] $step)) { $wrong += 'steps' }
+    if (-not (Test-Every $Record['timeline'] @{ at = 'time'; what = 'text'; detail = 'text'; event_id = 'text' })) { $wrong += 'timeline' }
+    if (-not (Test-Time $Record['created'])) { $wrong += 'created' }
+    if ($Record['boot_id'] -isnot [string]) { $wrong += 'boot_id' }
+    if ($wrong.Count -eq 0) { return '' }
+    return "$($wrong -join ', ') missing or of the wrong form"
+}
+
+function New-Record {
+    param([string]$BootId)
+    $record = New-GracefulMap
+    $record['version'] = $script:Version
+    $record['events'] = New-GracefulMap
+    $record['steps'] = @()
+    $record['timeline'] = @()
+    $record['created'] = Get-GracefulNow
+    $record['boot_id'] = $BootId
+    return , $record
+}
+
+function Find-GracefulStep {
+    param($Record, [string]$Phase, [string]$Name)
+    foreach ($step in @($Record['steps'])) {
+        if ($step['phase'] -ceq $Phase -and $step['name'] -ceq $Name) { return , $step }
+    }
+    return $null
+}
+
+function Get-GracefulUnfinished {
+    # The steps that were begun and are not undone: one that failed half-way may have done something.
+    param($Record)
+    $left = @(@($Record['steps']) | Where-Object { $_['status'] -cne 'undone' })
+    return , $left
+}
+
+# ---- the folder
+
+function New-GracefulKeeper {
+    # Reads and changes the record on behalf of one run: @{run_id; run_name; silent_for; force}.
+    param([string]$Directory, [System.Collections.IDictionary]$Run)
+    $path = [System.Environment]::ExpandEnvironmentVariables($Directory)
+    if ($path -notmatch '^([A-Za-z]:[\\/]|\\\\[^\\]+\\[^\\]+)' -or $path.Contains('%')) {
+        throw (New-GracefulError "record_dir has to be an absolute path, not $(Format-GracefulQuoted $Directory)." 'wrong_option')
+    }
+    $path = $path.TrimEnd('\', '/')
+    return @{
+        Path = $path
+        File = [System.IO.Path]::Combine($path, 'record.json')
+        History = [System.IO.Path]::Combine($path, 'history')
+        Run = $Run
+        Warnings = (New-Object System.Collections.ArrayList)
+    }
+}
+
+function Test-WithoutAccessList {
+    # Wine keeps no access control lists. Tests that run there say so; on Windows this is never so.
+    return [System.Environment]::GetEnvironmentVariable('GRACEFUL_TEST_WITHOUT_ACL') -eq '1' -and (Test-Path -LiteralPath 'HKCU:\Software\Wine')
+}
+
+function Test-RecordDirectory {
+    # What the record says will be undone as this user, so nobody else may write it.
+    param($Keeper)
+    if ([System.IO.File]::Exists($Keeper.Path)) {
+        throw (New-GracefulError "$($Keeper.Path) is not a directory. Move it away, or set another graceful_record_dir." 'wrong_option')
+    }
+    if (-not [System.IO.Directory]::Exists($Keeper.Path) -or (Test-WithoutAccessList)) { return }
+    $me = [System.Security.Principal.WindowsIdentity]::GetCurrent().User.Value
+    $list = Get-Acl -LiteralPath $Keeper.Path
+    $sid = [System.Security.Principal.SecurityIdentifier]
+    $owner = $list.GetOwner($sid).Value
+    $writes = [System.Security.AccessControl.FileSystemRights]'WriteData, AppendData, WriteAttributes, WriteExtendedAttributes, Delete, DeleteSubdirectoriesAndFiles, ChangePermissions, TakeOwnership'
+    $others = @()
+    foreach ($rule in $list.GetAccessRules($true, $true, $sid)) {
+        $who = $rule.IdentityReference.Value
+        if ([string]$rule.AccessControlType -ne 'Allow' -or $who -eq $me -or $script:Trusted -contains $who) { continue }
+        # Generic write and generic all are bits of their own.
+        if (([int]$rule.FileSystemRights -band [int]$writes) -or ([int]$rule.FileSystemRights -band 0x50000000)) { $others += $who }
+    }
+    if ($owner -ne $me -and $script:Trusted -notcontains $owner) { $others += $owner }
+    if ($others.Count) {
+        throw (New-GracefulError (
+                "$($Keeper.Path) (owner $owner) can be written by other users than $me, who could forge records: " +
+                "$(($others | Select-Object -Unique) -join ', '). Give the records a directory of their own, or let only Administrators " +
+                'and SYSTEM write to it.') 'wrong_option')
+    }
+}
+
+function New-GracefulDirectory {
+    # A directory, and those above it that are missing, for Administrators and SYSTEM only.
+    param([string]$Path)
+    if ([System.IO.Directory]::Exists($Path)) { return }
+    $above = [System.IO.Path]::GetDirectoryName($Path)
+    if ($above) { New-GracefulDirectory $above }
+    $null = [System.IO.Directory]::CreateDirectory($Path)
+    if (Test-WithoutAccessList) { return }
+    try {
+        $list = New-Object System.Security.AccessControl.DirectorySecurity
+        $list.SetAccessRuleProtection($true, $false)
+        foreach ($who in @($script:Administrators, $script:System)) {
+            $list.AddAccessRule((New-Object System.Security.AccessControl.FileSystemAccessRule (
+                        (New-Object System.Security.Principal.SecurityIdentifier ($who)), 'FullControl', 'ContainerInherit, ObjectInherit', 'None', 'Allow')))
+        }
+        Set-Acl -LiteralPath $Path -AclObject $list
+        # A user who is no administrator would have locked himself out.
+        $null = [System.IO.Directory]::GetFileSystemEntries($Path)
+    }
+    catch {
+        try { [System.IO.Directory]::Delete($Path) } catch { $null = $_ }
+        throw (New-GracefulError (
+                "$Path could not be made for Administrators and SYSTEM only ($(Format-GracefulText $_.Exception.Message 200)). Connect as an " +
+                'administrator, or set a graceful_record_dir on a file system with access control lists.') 'wrong_option')
+    }
+}
+
+function Get-Explanation {
+    # What the system refused, and what to do about it.
+    param($Thrown, $Keeper)
+    $exception = $Thrown.Exception
+    while ($null -ne $exception.InnerException -and $exception -isnot [System.IO.IOException] -and $exception -isnot [System.UnauthorizedAccessException]) {
+        $exception = $exception.InnerException
+    }
+    $advice = 'Correct this and run again.'
+    $code = $exception.HResult -band 0xffff
+    if ($exception -is [System.UnauthorizedAccessException] -or $exception -is [System.Security.SecurityException]) {
+        $advice = 'Connect as an administrator, or set a graceful_record_dir that this user may read and write.'
+    }
+    elseif ($code -eq 112 -or $code -eq 39 -or $code -eq 1295) { $advice = 'Make room on that file system and run again.' }
+    elseif ($code -eq 80 -or $code -eq 183 -or $code -eq 267) {
+        $advice = 'Something else lies in the place of a file or directory of the record: move it away.'
+    }
+    $said = (Format-GracefulText $exception.Message 300).TrimEnd('.')
+    return "$($Keeper.Path): $said. What was recorded before is still there, nothing was lost. $advice"
+}
+
+function Invoke-Explained {
+    # Runs the block; what the file system refuses becomes an error with advice.
+    param($Keeper, [scriptblock]$Work)
+    try { return & $Work }
+    catch {
+        if ($null -ne (Get-GracefulError $_)) { throw }
+        $inner = $_.Exception
+        while ($null -ne $inner) {
+            if ($inner -is [System.IO.IOException] -or $inner -is [System.UnauthorizedAccessException] -or $inner -is [System.Security.SecurityException]) {
+                throw (New-GracefulError (Get-Explanation $_ $Keeper))
+            }
+            $inner = $inner.InnerException
+        }
+        throw
+    }
+}
+
+function Test-SharingViolation {
+    param($Thrown)
+    $exception = $Thrown.Exception
+    while ($null -ne $exception) {
+        $code = $exception.HResult -band 0xffff
+        if ($exception -is [System.IO.IOException] -and ($code -eq 32 -or $code -eq 33)) { return $true }
+        $exception = $exception.InnerException
+    }
+    return $false
+}
+
+function Open-GracefulLock {
+    # The file, opened for this process alone; null if another one has it. The system ends that with the process.
+    param([string]$File)
+    try {
+        return New-Object System.IO.FileStream ($File, [System.IO.FileMode]::OpenOrCreate, [System.IO.FileAccess]::ReadWrite, [System.IO.FileShare]::None)
+    }
+    catch {
+        if (Test-SharingViolation $_) { return $null }
+        throw
+    }
+}
+
+function Invoke-Locked {
+    # Runs the block alone with the files.
+    param($Keeper, [scriptblock]$LockedWork)
+    return Invoke-Explained $Keeper {
+        Test-RecordDirectory $Keeper
+        New-GracefulDirectory $Keeper.Path
+        $lock = $null
+        $giveUp = (Get-GracefulMonotonic) + $script:LockWait
+        while ($true) {
+            $lock = Open-GracefulLock ([System.IO.Path]::Combine($Keeper.Path, '.lock'))
+            if ($null -ne $lock) { break }
+            if ((Get-GracefulMonotonic) -ge $giveUp) {
+                throw (New-GracefulError (
+                        "Another process has kept $($Keeper.Path)\.lock for $($script:LockWait) s, nothing was written. Run again; if it " +
+                        'stays so, look which process holds the file.') 'passing')
+            }
+            Wait-Graceful 0.05
+        }
+        try { & $LockedWork }
+        finally { $lock.Dispose() }
+    }
+}
+
+function Read-GracefulFile {
+    # The bytes of a file, null if there is none. A writer may replace it meanwhile, or a scanner have it open for a moment.
+    param([string]$File, [int]$Most)
+    for ($try = 1; $true; $try++) {
+        if (-not [System.IO.File]::Exists($File)) {
+            # Between two names a file that is replaced may be missing for a moment.
+            if ($try -ge 3) { return $null }
+            Wait-Graceful 0.01
+            continue
+        }
+        try {
+            $share = [System.IO.FileShare]'ReadWrite, Delete'
+            $stream = New-Object System.IO.FileStream ($File, [System.IO.FileMode]::Open, [System.IO.FileAccess]::Read, $share)
+        }
+        catch {
+            if ($try -ge 40 -or -not ((Test-SharingViolation $_) -or -not [System.IO.File]::Exists($File))) { throw }
+            Wait-Graceful 0.05
+            continue
+        }
+        try {
+            $length = [int][Math]::Min($stream.Length, $Most + 1)
+            $bytes = New-Object byte[] $length
+            $read = 0
+            while ($read -lt $length) {
+                $piece = $stream.Read($bytes, $read, $length - $read)
+                if ($piece -le 0) { break }
+                $read += $piece
+            }
+            if ($read -lt $length) { [Array]::Resize([ref]$bytes, $read) }
+            return , $bytes
+        }
+        finally { $stream.Dispose() }
+    }
+}
+
+function New-Damaged {
+    param($Keeper, [string]$Why)
+    return New-GracefulError (
+        "$($Keeper.File) cannot be used as a record: $Why. It was left as it is. Repair it or move it away, or run with " +
+        'graceful_force_claim=true, which sets it aside in history/ and begins a new record.') 'damaged'
+}
+
+function Read-Record {
+    # The record, null if there is none. Whatever else is there raises.
+    param($Keeper)
+    $file = $Keeper.File
+    if ([System.IO.Directory]::Exists($file)) { throw (New-Damaged $Keeper 'it is a directory') }
+    if ([System.IO.File]::Exists($file) -and ([System.IO.File]::GetAttributes($file) -band [System.IO.FileAttributes]::ReparsePoint)) {
+        throw (New-Damaged $Keeper 'it is a symbolic link')
+    }
+    $bytes = Read-GracefulFile $file $script:LargestRecord
+    if ($null -eq $bytes) { return $null }
+    if ($bytes.Length -gt $script:LargestRecord) { throw (New-Damaged $Keeper "it is larger than $script:LargestRecord bytes") }
+    try {
+        $strict = New-Object System.Text.UTF8Encoding ($false, $true)
+        $record = ConvertFrom-GracefulJson ($strict.GetString($bytes))
+    }
+    catch {
+        $said = $_.Exception
+        while ($null -ne $said.InnerException) { $said = $said.InnerException }
+        throw (New-Damaged $Keeper "it is not JSON ($(Format-GracefulText $said.Message 120))")
+    }
+    $flaw = Get-Flaw $record
+    if ($flaw) { throw (New-Damaged $Keeper $flaw) }
+    return , $record
+}
+
+function Read-GracefulRecord {
+    # The record as it is, without the lock: a file is always whole.
+    param($Keeper)
+    return Invoke-Explained $Keeper {
+        Test-RecordDirectory $Keeper
+        return , (Read-Record $Keeper)
+    }
+}
+
+function Write-Draft {
+    param($Keeper, [byte[]]$Bytes)
+    # One name is enough under the lock, and what a killed process left there does not pile up.
+    $draft = [System.IO.Path]::Combine($Keeper.Path, '.draft')
+    [System.IO.File]::Delete($draft)
+    $stream = New-Object System.IO.FileStream ($draft, [System.IO.FileMode]::CreateNew, [System.IO.FileAccess]::Write, [System.IO.FileShare]::None)
+    try {
+        $stream.Write($Bytes, 0, $Bytes.Length)
+        $stream.Flush($true)
+    }
+    finally { $stream.Dispose() }
+    return $draft
+}
+
+function Move-GracefulDraft {
+    # Gives a whole file its name. A reader or a scanner may have the old one open for a moment.
+    param([string]$Draft, [string]$File)
+    for ($try = 1; $true; $try++) {
+        try {
+            if ([System.IO.File]::Exists($File)) { [System.IO.File]::Replace($Draft, $File, [NullString]::Value, $true) }
+            else { [System.IO.File]::Move($Draft, $File) }
+            return
+        }
+        catch {
+            if ($try -ge 40 -or -not [System.IO.File]::Exists($Draft)) { throw }
+            Wait-Graceful 0.05
+        }
+    }
+}
+
+function Save-Content {
+    param($Keeper, $Content, [string]$File)
+    try { $text = ConvertTo-GracefulJson $Content }
+    catch { throw (New-GracefulError "The record cannot be written as JSON: $(Format-GracefulText $_.Exception.Message). Nothing was written." 'wrong_option') }
+    $bytes = [System.Text.Encoding]::ASCII.GetBytes($text)
+    if ($bytes.Length -gt $script:LargestRecord) {
+        throw (New-GracefulError "$File would be larger than $script:LargestRecord bytes, nothing was written." 'wrong_option')
+    }
+    $draft = Write-Draft $Keeper $bytes
+    try { Move-GracefulDraft $draft $File }
+    finally { try { [System.IO.File]::Delete($draft) } catch { $null = $_ } }
+}
+
+function Write-Record {
+    # What has nothing left to be remembered is removed.
+    param($Keeper, $Record)
+    if ($Record['events'].PSBase.Count -or (Get-GracefulUnfinished $Record).Count) {
+        $flaw = Get-Flaw $Record
+        if ($flaw) { throw (New-GracefulError "The record cannot be written: $flaw. Nothing was written." 'wrong_option') }
+        Save-Content $Keeper $Record $Keeper.File
+    }
+    else { [System.IO.File]::Delete($Keeper.File) }
+}
+
+function Save-Archive {
+    # Into the history first: a kill before the record is written leaves the event open, never lost.
+    param($Keeper, $Entry, [string]$EventId)
+    $short = $EventId.Substring(0, [Math]::Min(64, $EventId.Length))
+    $name = '{0}.{1}.json' -f [regex]::Replace($short, '[^a-z0-9-]', '_'), [long][Math]::Floor((Get-GracefulNow) * 1000)
+    New-GracefulDirectory $Keeper.History
+    Save-Content $Keeper $Entry ([System.IO.Path]::Combine($Keeper.History, $name))
+    try {
+        $others = @((New-Object System.IO.DirectoryInfo ($Keeper.History)).GetFiles('*.json') | Where-Object { $_.Name -cne $name } | Sort-Object -Property LastWriteTimeUtc)
+        for ($index = 0; $index -lt $others.Count - ($script:KeptInHistory - 1); $index++) { $others[$index].Delete() }
+    }
+    catch { $null = $_ }
+}
+
+function Move-Aside {
+    # Moves what is no record out of the way, to a name that nothing has.
+    param($Keeper)
+    New-GracefulDirectory $Keeper.History
+    $number = [long][Math]::Floor((Get-GracefulNow))
+    while ($true) {
+        $aside = [System.IO.Path]::Combine($Keeper.History, "record.json.$number.damaged")
+        if (-not ([System.IO.File]::Exists($aside) -or [System.IO.Directory]::Exists($aside))) { break }
+        $number++
+    }
+    if ([System.IO.Directory]::Exists($Keeper.File)) { [System.IO.Directory]::Move($Keeper.File, $aside) }
+    else { [System.IO.File]::Move($Keeper.File, $aside) }
+    return $aside
+}
+
+# ---- the keeper
+
+function Test-GracefulRecordWritable {
+    # Raises if no record could be written. The directory is made.
+    param($Keeper)
+    Invoke-Locked $Keeper {
+        $draft = Write-Draft $Keeper ([System.Text.Encoding]::ASCII.GetBytes('{}'))
+        [System.IO.File]::Delete($draft)
+    }
+}
+
+function Add-GracefulClaim {
+    # Claims these events for this run. Returns who holds what could not be claimed, by id, and warnings.
+    param($Keeper, $Events, [string]$BootId, [bool]$Standing = $false)
+    $told = @{ Held = (New-GracefulMap); Warnings = @() }
+    Invoke-Locked $Keeper {
+        $record = $null
+        try { $record = Read-Record $Keeper }
+        catch {
+            $damaged = Get-GracefulError $_
+            if ($null -eq $damaged -or $damaged.Kind -ne 'damaged' -or -not $Keeper.Run['force']) { throw }
+            $aside = Move-Aside $Keeper
+            $told.Warnings += (
+                "$($Keeper.File) could not be used as a record and was set aside as $aside. What an earlier run did on this host is not " +
+                'known: look into that file, and undo by hand what it did.')
+        }
+        if ($null -eq $record) { $record = New-Record $BootId }
+        foreach ($announced in @($Events)) {
+            $id = Get-GracefulSameId $announced['event_id']
+            $entry = $record['events'][$id]
+            $other = $null
+            if ($null -ne $entry -and $entry['claim']['run_id'] -cne $Keeper.Run['run_id']) { $other = $entry['claim'] }
+            if ($null -ne $other -and -not $Keeper.Run['force'] -and -not (Test-Stale $other)) {
+                $told.Held[$id] = Get-Holder $other
+                continue
+            }
+            $claimed = New-ClaimedEntry $Keeper $record $announced $entry $other
+            if ($Standing) {
+                # It was missing for a moment only: the next time begins anew.
+                $claimed['gone'] = $null
+                $claimed['gone_reads'] = 0
+            }
+            $record['events'][$id] = $claimed
+        }
+        Write-Record $Keeper $record
+    }
+    return $told
+}
+
+function Get-GracefulSameId {
+    # The form in which two spellings of an EventId compare equal.
+    param([string]$EventId)
+    return $EventId.Trim().ToLowerInvariant()
+}
+
+function Test-Stale {
+    # Also if the clock was set back since: a claim must end some day.
+    param($Claim)
+    $now = Get-GracefulNow
+    if ($Claim['renewed'] - $now -gt $script:ClockSlack) {
+        $Claim['silent_until'] = $now + $Claim['silent_until'] - $Claim['renewed']
+        $Claim['renewed'] = $now
+    }
+    return $now -gt $Claim['silent_until']
+}
+
+function New-ClaimedEntry {
+    param($Keeper, $Record, $Announced, $Entry, $Other)
+    $now = Get-GracefulNow
+    $blank = New-GracefulMap
+    foreach ($name in @('ready', 'started', 'gone', 'gone_reads', 'gave_up', 'approval')) { $blank[$name] = $null }
+    $blank['gone_reads'] = 0
+    $blank['noticed'] = $now
+    $blank['lapsed'] = $null
+    $fresh = New-GracefulMap $blank $Entry
+    $known = @{ event_type = 'Unknown' }
+    if ($null -ne $Entry) { $known = $Entry['event'] }
+    $merged = New-GracefulMap $known
+    foreach ($key in @($Announced.PSBase.Keys)) { if ($null -ne $Announced[$key]) { $merged[$key] = $Announced[$key] } }
+    $fresh['event'] = $merged
+    $mine = $null
+    if ($null -ne $Entry -and $null -eq $Other) { $mine = $Entry['claim'] }
+    $claim = New-GracefulMap
+    $claim['run_id'] = [string]$Keeper.Run['run_id']
+    $claim['run_name'] = [string]$Keeper.Run['run_name']
+    $claim['since'] = $now
+    if ($null -ne $mine) { $claim['since'] = $mine['since'] }
+    $claim['renewed'] = $now
+    $claim['silent_until'] = $now + $Keeper.Run['silent_for']
+    $fresh['claim'] = $claim
+    if ($null -eq $mine) {
+        # Another run's verification does not count for this one.
+        $fresh['ready'] = $null
+        $fresh['gave_up'] = $null
+        $by = [string]$Keeper.Run['run_name']
+        if ($null -ne $Other) { $by += ", taken over from $(Format-Holder $Other)" }
+        Add-Mark $Keeper $Record 'claimed' $by ([string]$Announced['event_id'])
+    }
+    return , $fresh
+}
+
+function New-GracefulLostClaim {
+    # Another run has the event: this one must not act any more.
+    param($Claim)
+    $said = 'nobody: the record was closed'
+    $fields = @{ state = 'held_by_other_run'; holder = $null }
+    if ($null -ne $Claim) {
+        $said = Format-Holder $Claim
+        $fields['holder'] = Get-Holder $Claim
+    }
+    return New-GracefulError "This run does not hold the claim any more. It is held by $said. Nothing was done." 'lost_claim' $fields
+}
+
+function Update-GracefulRecord {
+    # Hands the record to the block, under the lock: only while this run holds the claim of one of these events.
+    param($Keeper, $EventIds, [scriptblock]$Change)
+    $ids = @($EventIds)
+    return Invoke-Locked $Keeper {
+        $record = Read-Record $Keeper
+        $entries = @()
+        if ($null -ne $record) { $entries = @($record['events'].PSBase.Keys | Where-Object { $ids -ccontains $_ } | ForEach-Object { $record['events'][$_] }) }
+        $mine = @($entries | Where-Object { $_['claim']['run_id'] -ceq $Keeper.Run['run_id'] })
+        if ($mine.Count -eq 0) {
+            $holds = $null
+            if ($entries.Count) { $holds = $entries[0]['claim'] }
+            throw (New-GracefulLostClaim $holds)
+        }
+        $now = Get-GracefulNow
+        foreach ($one in $mine) {
+            $one['claim']['renewed'] = $now
+            $one['claim']['silent_until'] = $now + $Keeper.Run['silent_for']
+        }
+        & $Change $record
+        Write-Record $Keeper $record
+    }
+}
+
+function Add-StepNote {
+    param($Record, $Step, [switch]$Orphan)
+    $old = Find-GracefulStep $Record $Step['phase'] $Step['name']
+    $note = New-GracefulMap $Step
+    $note['at'] = Get-GracefulNow
+    if ($null -eq $old) {
+        $blank = New-GracefulMap $script:StepBlank
+        foreach ($name in @('options', 'before', 'data')) { $blank[$name] = New-GracefulMap }
+        if ($Orphan) { $note['status'] = 'failed' }
+        $Record['steps'] = @($Record['steps']) + @(, (New-GracefulMap $blank $note))
+    }
+    elseif (-not $Orphan) { foreach ($key in @($note.PSBase.Keys)) { $old[$key] = $note[$key] } }
+    elseif ($old['status'] -ceq 'undone') {
+        $old['status'] = 'failed'
+        $old['at'] = $note['at']
+    }
+}
+
+function Add-GracefulStepNote {
+    # What is new about a step, found by its phase and name; before and after it is taken.
+    param($Keeper, $EventIds, $Step, [string]$Mark = '', [string]$Detail = '')
+    Update-GracefulRecord $Keeper $EventIds {
+        param($record)
+        Add-StepNote $record $Step
+        if ($Mark) {
+            $said = $Detail
+            if (-not $said) { $said = $Step['name'] }
+            Add-Mark $Keeper $record $Mark $said ''
+        }
+    }
+}
+
+function Add-GracefulMark {
+    param($Keeper, $EventIds, [string]$What, [string]$Detail = '', [string]$EventId = '')
+    Update-GracefulRecord $Keeper $EventIds {
+        param($record)
+        Add-Mark $Keeper $record $What $Detail $EventId
+    }
+}
+
+function Set-GracefulEvent {
+    # New fields of one event.
+    param($Keeper, $EventIds, [string]$EventId, $Fields, [string]$Mark = '')
+    Update-GracefulRecord $Keeper $EventIds {
+        param($record)
+        $entry = $record['events'][(Get-GracefulSameId $EventId)]
+        if ($null -ne $entry) {
+            foreach ($name in @($Fields.PSBase.Keys)) { $entry[$name] = $Fields[$name] }
+            if ($Mark) { Add-Mark $Keeper $record $Mark '' $EventId }
+        }
+    }
+}
+
+function Add-GracefulOrphan {
+    # A step that was taken although the claim was lost: remembered, so that the next run undoes it.
+    param($Keeper, $Announced, $Step, [string]$BootId)
+    Invoke-Locked $Keeper {
+        $record = Read-Record $Keeper
+        if ($null -eq $record) { $record = New-Record $BootId }
+        Add-StepNote $record $Step -Orphan
+        $id = Get-GracefulSameId $Announced['event_id']
+        if (-not $record['events'].Contains($id)) {
+            $record['events'][$id] = New-ClaimedEntry $Keeper $record $Announced $null $null
+            $record['events'][$id]['claim']['silent_until'] = Get-GracefulNow
+        }
+        Add-Mark $Keeper $record 'failed' "$($Step['name']) was taken after the claim was lost" ([string]$Announced['event_id'])
+        Write-Record $Keeper $record
+    }
+}
+
+function Close-GracefulEvent {
+    # Moves these events into the history. Returns the record as it was, for the report. Those that have lapsed still stand: they
+    # stay, in nobody's hands, so that no run drains for them again.
+    param($Keeper, $EventIds, $Closed, [string]$What, $Lapsed = @())
+    $told = @{ Before = $null }
+    Update-GracefulRecord $Keeper $EventIds {
+        param($record)
+        foreach ($id in @($Closed)) {
+            $entry = $record['events'][$id]
+            if ($null -eq $entry) { continue }
+            Add-Mark $Keeper $record $What '' $entry['event']['event_id']
+            $whole = New-GracefulMap $record
+            $whole['events'] = New-GracefulMap @{ $id = $entry }
+            $whole['closed'] = Get-GracefulNow
+            Save-Archive $Keeper $whole $id
+        }
+        $told.Before = New-GracefulMap $record
+        $told.Before['events'] = New-GracefulMap $record['events']
+        foreach ($id in @($Closed)) {
+            $entry = $record['events'][$id]
+            if ($null -eq $entry) { continue }
+            $record['events'].Remove($id)
+            if (@($Lapsed) -ccontains $id) {
+                $stays = New-GracefulMap $entry
+                $stays['claim'] = New-GracefulMap $entry['claim']
+                $stays['claim']['silent_until'] = Get-GracefulNow
+                $stays['ready'] = $null
+                $stays['lapsed'] = Get-GracefulNow
+                $record['events'][$id] = $stays
+            }
+        }
+        $standing = @($record['events'].PSBase.Values | Where-Object { -not $_['lapsed'] })
+        if ($standing.Count -eq 0) { $record['steps'] = Get-GracefulUnfinished $record }
+    }
+    return , $told.Before
+}
+
+function Clear-GracefulClaim {
+    # Gives the claims back. Where something is not undone, the record stays, for another run to take over.
+    param($Keeper, $EventIds)
+    $told = @{ Released = @() }
+    Invoke-Locked $Keeper {
+        $record = Read-Record $Keeper
+        if ($null -ne $record) {
+            foreach ($id in @($EventIds)) {
+                $entry = $record['events'][$id]
+                if ($null -eq $entry -or $entry['claim']['run_id'] -cne $Keeper.Run['run_id']) { continue }
+                $told.Released += $id
+                $entry['claim']['silent_until'] = Get-GracefulNow
+                Add-Mark $Keeper $record 'released' ([string]$Keeper.Run['run_name']) $entry['event']['event_id']
+            }
+            if ((Get-GracefulUnfinished $record).Count -eq 0) {
+                foreach ($id in @($told.Released | Select-Object -Unique)) { $record['events'].Remove($id) }
+            }
+            Write-Record $Keeper $record
+        }
+    }
+    return , @($told.Released)
+}
+
+function Add-Mark {
+    param($Keeper, $Record, [string]$What, [string]$Detail, [string]$EventId)
+    $mark = New-GracefulMap
+    $mark['at'] = Get-GracefulNow
+    $mark['what'] = $What
+    $mark['detail'] = Format-GracefulText $Detail
+    $mark['event_id'] = $EventId
+    $Record['timeline'] = @($Record['timeline']) + @(, $mark)
+    Write-SystemLog $Keeper (Format-GracefulText "$What $Detail $EventId".Trim() 300)
+}
+
+function Get-Holder {
+    param($Claim)
+    $holder = New-GracefulMap
+    foreach ($key in @('run_name', 'since', 'silent_until')) { $holder[$key] = $Claim[$key] }
+    return , $holder
+}
+
+function Format-Holder {
+    param($Claim)
+    return "$(Format-GracefulText $Claim['run_name'] 80) (since $(Format-GracefulTime $Claim['since']), may be silent until $(Format-GracefulTime $Claim['silent_until']))"
+}
+
+function Write-SystemLog {
+    # The Application event log is where Windows administrators look. What cannot be written there is a warning only.
+    param($Keeper, [string]$Text)
+    if ($script:LogIsReady -eq $false) { return }
+    try {
+        if ($null -eq $script:LogIsReady) {
+            if (-not [System.Diagnostics.EventLog]::SourceExists($script:Source)) {
+                [System.Diagnostics.EventLog]::CreateEventSource($script:Source, 'Application')
+            }
+            $script:LogIsReady = $true
+        }
+        [System.Diagnostics.EventLog]::WriteEntry($script:Source, $Text, [System.Diagnostics.EventLogEntryType]::Information, 1)
+    }
+    catch {
+        $script:LogIsReady = $false
+        $said = $_.Exception
+        while ($null -ne $said.InnerException) { $said = $said.InnerException }
+        $null = $Keeper.Warnings.Add(
+            "What was done could not be written to the Application event log as $($script:Source): $(Format-GracefulText $said.Message 200)")
+    }
+}
+
+Export-ModuleMember -Function @(
+    'New-GracefulKeeper', 'Read-GracefulRecord', 'Test-GracefulRecordWritable', 'Add-GracefulClaim', 'Update-GracefulRecord',
+    'Add-GracefulStepNote', 'Add-GracefulMark', 'Add-GracefulOrphan', 'Close-GracefulEvent', 'Clear-GracefulClaim',
+    'Find-GracefulStep', 'Get-GracefulUnfinished', 'Get-GracefulSameId', 'New-GracefulLostClaim', 'Open-GracefulLock',
+    'Read-GracefulFile', 'Move-GracefulDraft', 'New-GracefulDirectory', 'Set-GracefulEvent'
+)

@@ -1,0 +1,748 @@
+# Copyright (c) 2026, graceful.azure contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is private to the collection: it may change without notice.
+# Takes the steps of a drain and the checkpoints, and undoes them, as _steps.py, _patience.py and _health_checks.py have it. Each is
+# noted before and after, under the claim.
+
+#AnsibleRequires -PowerShell ansible_collections.graceful.azure.plugins.module_utils._MaintenanceTools
+#AnsibleRequires -PowerShell ansible_collections.graceful.azure.plugins.module_utils._MaintenanceRecord
+#AnsibleRequires -PowerShell ansible_collections.graceful.azure.plugins.module_utils._MaintenanceWorker
+#AnsibleRequires -PowerShell ansible_collections.graceful.azure.plugins.module_utils._Peer
+
+Set-StrictMode -Version 2.0
+
+$script:Words = @{ drain = 'Drain step'; checkpoint = 'Checkpoint' }
+# Never more often than this, and then ever more rarely.
+$script:Pauses = @(10.0, 20.0, 40.0, 60.0)
+$script:LeftOut = 'it was out of service before the event, and is left so'
+# Of a machine that is taken away, what is saved in spite of a failed drain is better than nothing.
+$script:TakenAway = @('preempt', 'terminate')
+# What the controller takes, and whether it has to look first.
+$script:ByController = @{ 'drain/tasks' = $false; 'drain/haproxy' = $false; 'checkpoint/tasks' = $false }
+$script:HealthPause = 2.0
+$script:HealthDefaults = @{ port = $null; url = $null; argv = $null; timeout = 120; headers = $null; username = $null; password = $null }
+
+# ---- what failed, and what comes next
+
+function New-Failed {
+    # A step failed, which was noted.
+    param($Result)
+    return New-GracefulError $Result['message'] 'failed_step' @{ result = $Result }
+}
+
+function New-Next {
+    # The controller has to take the next step.
+    param($Step)
+    $result = New-GracefulMap
+    $result['state'] = 'next'
+    $result['message'] = "the controller takes the step $(Format-GracefulQuoted $Step['name'])"
+    $result['next'] = $Step
+    return New-GracefulError $Step['name'] 'next_step' @{ result = $result }
+}
+
+function Get-ResultOf {
+    # The result of a step that failed or that the controller takes; rethrows everything else.
+    param($Thrown, [string[]]$Kinds)
+    $known = Get-GracefulError $Thrown
+    if ($null -eq $known -or $Kinds -notcontains $known.Kind) { return $null }
+    return , $known.Fields['result']
+}
+
+function Get-Failure {
+    param([string]$Phase, $Item, [string]$Message, [bool]$Late, [int]$Attempts)
+    $how = 'failed'
+    if ($Late) { $how = 'was late' }
+    $word = 'Step'
+    if ($script:Words.Contains($Phase)) { $word = $script:Words[$Phase] }
+    $result = New-GracefulMap
+    $result['state'] = 'failed'
+    $result['message'] = "$word $(Format-GracefulQuoted $Item['name']) ($($Item['kind'])) ${how}: $(Format-GracefulText $Message)"
+    $result['step'] = $Item['name']
+    $result['attempts'] = $Attempts
+    $result['next_try'] = Get-Pause $Attempts
+    $result['late'] = $Late
+    return , $result
+}
+
+function Get-Pause {
+    param([int]$Attempts)
+    return $script:Pauses[[Math]::Min([Math]::Max($Attempts, 1), $script:Pauses.Count) - 1]
+}
+
+function Get-GracefulResting {
+    # What failed since then and may not be tried again yet; next_try says in how many seconds it may. Null if nothing.
+    param($Record, [double]$Since = 0.0)
+    $last = $null
+    foreach ($step in @($Record['steps'])) {
+        if ($step['status'] -cne 'failed' -or $step['at'] -lt $Since) { continue }
+        $end = $step['at'] + (Get-Pause $step['attempts'])
+        if ($null -eq $last -or $end -gt $last['at'] + (Get-Pause $last['attempts'])) { $last = $step }
+    }
+    if ($null -eq $last) { return $null }
+    $left = $last['at'] + (Get-Pause $last['attempts']) - (Get-GracefulNow)
+    if ($left -le 0) { return $null }
+    $result = Get-Failure $last['phase'] $last $last['message'] $false $last['attempts']
+    $result['next_try'] = $left
+    $result['tried'] = $false
+    return , $result
+}
+
+function Get-GracefulUndoingSince {
+    # What failed before that is no reason to wait with undoing.
+    param($Record)
+    $marks = @(@($Record['timeline']) | Where-Object { $_['what'] -ceq 'restoring' } | ForEach-Object { [double]$_['at'] })
+    if ($marks.Count -eq 0) { return (Get-GracefulNow) + 1 }
+    return ($marks | Measure-Object -Minimum).Minimum
+}
+
+function Get-ArchiveName {
+    # A file name that nothing in an item's name can change the place of.
+    param([string]$Name)
+    $sha = [System.Security.Cryptography.SHA256]::Create()
+    try { $hash = $sha.ComputeHash([System.Text.Encoding]::UTF8.GetBytes($Name)) } finally { $sha.Dispose() }
+    return ([System.BitConverter]::ToString($hash).Replace('-', '').ToLowerInvariant()).Substring(0, 20) + '.tar.gz'
+}
+
+# ---- kinds
+
+function Test-ByController {
+    param([string]$Phase, [string]$Kind)
+    return $script:ByController.Contains("$Phase/$Kind")
+}
+
+function Get-Kind {
+    # The kind as its file tells it; null if there is no such kind on Windows.
+    param([string]$Phase, [string]$Kind)
+    if ($Phase -ceq 'drain' -and $Kind -ceq 'haproxy') { return @{ CarriesTraffic = $true; Merged = { Join-Servers $args[1] $args[2] } } }
+    if (Test-ByController $Phase $Kind) { return @{ CarriesTraffic = $false } }
+    if ($Kind -cnotmatch '^[a-z_]+$' -or -not $script:Words.Contains($Phase)) { return $null }
+    $command = "Get-GracefulDrain_$Kind"
+    if ($Phase -ceq 'checkpoint') { $command = "Get-GracefulCheckpoint_$Kind" }
+    if ($null -eq (Get-Command -Name $command -CommandType Function -ErrorAction SilentlyContinue)) { return $null }
+    $found = & $command
+    if ($found.Contains('Save')) { $found['Do'] = $found['Save'] }
+    if ($found.Contains('Restore')) { $found['Undo'] = $found['Restore'] }
+    return $found
+}
+
+function Join-Servers {
+    # Somebody may have added a balancer since. What was seen first counts.
+    param($Before, $Now)
+    $servers = New-GracefulMap
+    foreach ($side in @($Now, $Before)) {
+        foreach ($server in @($side['servers'])) {
+            if ($server -is [System.Collections.IDictionary]) { $servers["$($server['host']) $($server['socket'])"] = $server }
+        }
+    }
+    $merged = New-GracefulMap $Now
+    $merged['servers'] = @($servers.PSBase.Values)
+    return , $merged
+}
+
+function Get-KindOf {
+    # The kind of a step that is noted.
+    param($Step)
+    $kind = Get-Kind $Step['phase'] $Step['kind']
+    if ($null -eq $kind) {
+        $message = "the record has a step of kind $(Format-GracefulQuoted $Step['kind']), which is not known here"
+        throw (New-Failed (Get-Failure $Step['phase'] $Step $message $false 1))
+    }
+    return $kind
+}
+
+function Test-Begun {
+    param($Noted)
+    if ($null -eq $Noted) { return $false }
+    return -not $Noted['data'].Contains('begun') -or [bool]$Noted['data']['begun']
+}
+
+function Get-Before {
+    # How it was before anything was done: as an earlier attempt has seen it, if one has begun.
+    param($Kind, $Step, $Noted, $Now)
+    if (-not (Test-Begun $Noted)) { return , (ConvertTo-GracefulData $Now) }
+    if ($Kind.Contains('Merged')) { return , (ConvertTo-GracefulData (& $Kind['Merged'] $Step['options'] $Noted['before'] $Now)) }
+    return , $Noted['before']
+}
+
+function Get-Key {
+    param($Step)
+    $key = New-GracefulMap
+    foreach ($name in @('phase', 'name', 'kind')) { $key[$name] = $Step[$name] }
+    return , $key
+}
+
+# ---- waiting
+
+function Wait-GracefulProof {
+    # Looks until it holds, and has held for as long as asked, without a break. Look returns @{Holds; Message}.
+    param([scriptblock]$Look, [double]$Seconds, [scriptblock]$Progress = $null, [double]$Pause = 0.5, [double]$Lasting = 0.0)
+    $end = (Get-GracefulMonotonic) + $Seconds
+    $since = $null
+    while ($true) {
+        $begin = Get-GracefulMonotonic
+        $proof = & $Look
+        $now = Get-GracefulMonotonic
+        if (-not $proof['Holds']) { $since = $null }
+        elseif ($null -eq $since) { $since = $begin }
+        if ($null -ne $since -and $now - $since -ge $Lasting) { return [string]$proof['Message'] }
+        if ($null -ne $Progress) { & $Progress ([string]$proof['Message']) }
+        if ($now -ge $end) {
+            if ($null -eq $since) { throw (New-GracefulError "After $(Format-GracefulNumber $Seconds) s still: $($proof['Message'])." 'late') }
+            throw (New-GracefulError (
+                    "$($proof['Message']), but for $([Math]::Round($now - $since)) s only of the $(Format-GracefulNumber $Lasting) s that would " +
+                    'prove it, and the time is over.') 'late')
+        }
+        Wait-Graceful ([Math]::Min($Pause, [Math]::Max(0.0, $end - (Get-GracefulMonotonic))))
+    }
+}
+
+# ---- health
+
+function Test-GracefulHealth {
+    # Waits for each item to be well, or says which one is not in time. An option that is a secret may be missing.
+    param($Items, [scriptblock]$Progress)
+    foreach ($given in @($Items)) {
+        $item = New-GracefulMap $script:HealthDefaults $given
+        $end = (Get-GracefulMonotonic) + $item['timeout']
+        if ($null -ne $item['port']) { $name = "port $($item['port'])" }
+        elseif ($null -ne $item['url']) { $name = Format-GracefulText $item['url'] 200 }
+        else { $name = Format-GracefulText (@($item['argv']) -join ' ') 200 }
+        $look = {
+            $left = $end - (Get-GracefulMonotonic)
+            if ($null -ne $item['port']) { Test-GracefulPort -Port $item['port'] -Seconds ([Math]::Max(0.1, [Math]::Min(5.0, $left))) }
+            elseif ($null -ne $item['url']) { Test-Url $item ([Math]::Max(0.1, [Math]::Min(5.0, $left))) }
+            else { Test-Program $item['argv'] ([Math]::Max(0.1, [Math]::Min(3600.0, $left))) }
+        }
+        try { $null = Wait-GracefulProof $look $item['timeout'] $Progress $script:HealthPause }
+        catch {
+            $known = Get-GracefulError $_
+            if ($null -eq $known -or $known.Kind -ne 'late') { throw }
+            throw (New-GracefulError "The health check of $name did not pass. $($known.Message)" 'late')
+        }
+    }
+}
+
+function Get-InnerMessage {
+    param($Thrown)
+    $inner = $Thrown.Exception
+    while ($null -ne $inner.InnerException) { $inner = $inner.InnerException }
+    return (Format-GracefulText $inner.Message 200).TrimEnd('.')
+}
+
+function Test-Url {
+    # The body is not read.
+    param($Item, [double]$Seconds)
+    $shown = Format-GracefulText $Item['url'] 200
+    $given = @{ Url = [string]$Item['url']; Seconds = $Seconds }
+    if ($null -ne $Item['headers']) { $given['Headers'] = $Item['headers'] }
+    if ($Item['username']) {
+        $given['User'] = $Item['username']
+        $given['Secret'] = [string]$Item['password']
+    }
+    $answer = Invoke-GracefulRequest @given
+    if ($null -eq $answer['Status']) { return @{ Holds = $false; Message = "$shown does not answer ($($answer['Message']))" } }
+    return @{ Holds = $answer['Status'] -eq 200; Message = "$shown answers $($answer['Status'])" }
+}
+
+function Test-Program {
+    param($Argv, [double]$Seconds)
+    try { $ran = Invoke-GracefulProgram $Argv $Seconds }
+    catch {
+        $known = Get-GracefulError $_
+        if ($null -eq $known) { throw }
+        return @{ Holds = $false; Message = $known.Message.TrimEnd('.') }
+    }
+    return @{ Holds = $ran.Code -eq 0; Message = "it ended with $($ran.Code): $(Format-GracefulText $ran.Message 200)" }
+}
+
+# ---- the steps of one order: $Steps = @{Order; Keeper; Mine; Progress; Until; Answer; Record}
+
+function Invoke-GracefulOrderedWork {
+    # Does what a request says, which is an order without its waiting: ready or put_back.
+    param($Keeper, $Request, [scriptblock]$Progress)
+    $order = $Request['order']
+    $record = Read-GracefulRecord $Keeper
+    if ($null -eq $record) { $record = New-GracefulMap @{ events = (New-GracefulMap); steps = @(); timeline = @() } }
+    $steps = @{
+        Order = $order; Keeper = $Keeper; Mine = @($Request['mine']); Progress = $Progress; Record = $record
+        Until = (Get-GracefulMonotonic) + $order['seconds']; Answer = $order['controller_step']
+    }
+    if ($order['order'] -ceq 'ready') { return , (Invoke-GetReady $steps) }
+    return , (Invoke-PutBack $steps)
+}
+
+function Get-Entries {
+    param($Steps)
+    $found = @()
+    foreach ($id in $Steps.Mine) { if ($Steps.Record['events'].Contains($id)) { $found += , $Steps.Record['events'][$id] } }
+    return , $found
+}
+
+function Invoke-GetReady {
+    param($Steps)
+    $entries = Get-Entries $Steps
+    foreach ($entry in $entries) { if ($entry['gave_up']) { return , (Invoke-GiveUp $Steps $entry['gave_up']) } }
+    $ready = @($entries | Where-Object { $_['ready'] }).Count
+    if (-not $ready -and (Get-GracefulUnfinished $Steps.Record).Count -eq 0) {
+        Add-GracefulMark $Steps.Keeper $Steps.Mine 'draining' "$(Format-GracefulDuration $Steps.Order['seconds']) for it"
+    }
+    $failure = $null
+    try {
+        $failure = Invoke-All $Steps 'drain' $Steps.Order['steps']
+        $taken = @($entries | Where-Object { $script:TakenAway -contains $_['event']['event_type'] }).Count
+        if ($null -eq $failure -or $taken) {
+            $second = Invoke-All $Steps 'checkpoint' $Steps.Order['checkpoint']
+            if ($null -ne $second) { $failure = $second }
+        }
+    }
+    catch {
+        $result = Get-ResultOf $_ 'next_step'
+        if ($null -eq $result) { throw }
+        Set-EventFields $Steps @{ ready = $null }
+        return , $result
+    }
+    if ($null -ne $failure) {
+        Set-EventFields $Steps @{ ready = $null }
+        if ($Steps.Order['undo_on_failure']) { return , (Invoke-GiveUp $Steps $failure['message']) }
+        return , $failure
+    }
+    return , (Set-Ready $Steps)
+}
+
+function Invoke-All {
+    # Takes the steps in order, up to the first that fails; null if none does.
+    param($Steps, [string]$Phase, $Items)
+    try { foreach ($item in @($Items)) { Invoke-Take $Steps $Phase $item } }
+    catch {
+        $result = Get-ResultOf $_ 'failed_step'
+        if ($null -eq $result) { throw }
+        return , $result
+    }
+    return $null
+}
+
+function Set-Ready {
+    param($Steps)
+    $message = "$(Format-GracefulCount @($Steps.Order['steps']).Count 'step') done, $(@($Steps.Order['checkpoint']).Count) saved, all verified"
+    Update-GracefulRecord $Steps.Keeper $Steps.Mine {
+        param($record)
+        foreach ($id in $Steps.Mine) {
+            $entry = $record['events'][$id]
+            if ($null -eq $entry -or $entry['claim']['run_id'] -cne $Steps.Keeper.Run['run_id']) { continue }
+            if (-not $entry['ready']) {
+                $mark = New-GracefulMap
+                $mark['at'] = Get-GracefulNow
+                $mark['what'] = 'ready'
+                $mark['detail'] = $message
+                $mark['event_id'] = $entry['event']['event_id']
+                $record['timeline'] = @($record['timeline']) + @(, $mark)
+            }
+            $entry['ready'] = Get-GracefulNow
+        }
+    }
+    $result = New-GracefulMap
+    $result['state'] = 'ready'
+    $result['message'] = $message
+    return , $result
+}
+
+function Set-EventFields {
+    param($Steps, $Fields)
+    Update-GracefulRecord $Steps.Keeper $Steps.Mine {
+        param($record)
+        foreach ($id in $Steps.Mine) {
+            $entry = $record['events'][$id]
+            if ($null -eq $entry -or $entry['claim']['run_id'] -cne $Steps.Keeper.Run['run_id']) { continue }
+            foreach ($name in @($Fields.PSBase.Keys)) { $entry[$name] = $Fields[$name] }
+        }
+    }
+}
+
+function Invoke-GiveUp {
+    # A failed drain is undone at once, if that was asked for; it is not tried again by this run.
+    param($Steps, [string]$Message)
+    # Noted first: what is undone only half must never look like a drain under way.
+    Set-EventFields $Steps @{ gave_up = $Message }
+    $then = 'What was done is undone.'
+    try { Invoke-UndoAll $Steps $false ((Get-GracefulUnfinished $Steps.Record).Count -gt 0) }
+    catch {
+        $result = Get-ResultOf $_ 'next_step'
+        if ($null -ne $result) {
+            $result['message'] = $Message
+            return , $result
+        }
+        $result = Get-ResultOf $_ 'failed_step'
+        if ($null -eq $result) { throw }
+        $then = "Undoing it failed, too: $($result['message'])"
+    }
+    $told = New-GracefulMap
+    $told['state'] = 'failed'
+    $told['message'] = "$Message $then"
+    $told['final'] = $true
+    return , $told
+}
+
+function Invoke-Take {
+    param($Steps, [string]$Phase, $Item)
+    $name = $Item['name']
+    $noted = Find-GracefulStep $Steps.Record $Phase $name
+    if ($null -ne $noted -and $noted['status'] -ceq 'undone') { $noted = $null }
+    if ($null -ne $noted -and $noted['kind'] -cne $Item['kind']) {
+        $message = "it is of kind $($Item['kind']), but an earlier run took one of that name and of kind $(Format-GracefulText $noted['kind'] 40) that is not undone. Give the new one another name"
+        throw (New-Failed (Get-Failure $Phase $Item $message $false 0))
+    }
+    $step = New-GracefulMap
+    $step['phase'] = $Phase
+    $step['name'] = $name
+    $step['kind'] = $Item['kind']
+    $step['timeout'] = $Item['timeout']
+    $step['options'] = $Item['options']
+    try {
+        $kind = Get-Kind $Phase $Item['kind']
+        if ($null -eq $kind) { throw (New-GracefulError "There is no kind $(Format-GracefulQuoted $Item['kind']) on Windows hosts.") }
+        if (Test-ByController $Phase $Item['kind']) { Request-Controller $Steps $kind $step $noted }
+        elseif ($Phase -ceq 'checkpoint') { Invoke-Save $Steps $kind $step $noted }
+        else { Invoke-Drain $Steps $kind $step $noted }
+    }
+    catch { Stop-WithNotedFailure $Steps $step $_ }
+}
+
+function Stop-WithNotedFailure {
+    # Whatever a kind failed with is noted, and ends the order. What is no failure of the step is thrown as it is.
+    param($Steps, $Step, $Thrown)
+    $known = Get-GracefulError $Thrown
+    if ($null -ne $known -and @('lost_claim', 'failed_step', 'next_step') -contains $known.Kind) { throw $Thrown }
+    $late = $false
+    # What a cmdlet throws is the step's failure, too.
+    $message = Get-InnerMessage $Thrown
+    if ($null -ne $known) {
+        $late = $known.Kind -eq 'late'
+        $message = $known.Message
+    }
+    $noted = Find-GracefulStep $Steps.Record $Step['phase'] $Step['name']
+    if ($null -ne $noted -and $noted['status'] -ceq 'undone') { $noted = $null }
+    $attempts = 1
+    if ($null -ne $noted) { $attempts = $noted['attempts'] + 1 }
+    $fresh = Get-Key $Step
+    if ($null -eq $noted) {
+        # What was never begun must not be undone, but its next try waits like the others.
+        $fresh = New-GracefulMap $Step
+        $fresh['before'] = New-GracefulMap
+        $fresh['data'] = New-GracefulMap @{ begun = $false }
+    }
+    $fresh['status'] = 'failed'
+    $fresh['message'] = $message
+    $fresh['attempts'] = $attempts
+    Add-Note $Steps $fresh 'failed' $message
+    throw (New-Failed (Get-Failure $Step['phase'] $Step $message $late $attempts))
+}
+
+function Invoke-Drain {
+    param($Steps, $Kind, $Step, $Noted)
+    $options = Get-Options $Steps $Step
+    $tools = Get-Tools $Steps $Step $Noted
+    $look = & $Kind['Look'] $options $tools
+    if ($null -ne $Noted -and $Noted['status'] -ceq 'done' -and $look['Done']) { return }
+    $before = Get-Before $Kind $Step $Noted $look['Before']
+    Add-Note $Steps (New-GracefulMap $Step @{ status = 'doing'; message = ''; before = $before; data = (New-GracefulMap) })
+    $done = & $Kind['Do'] $options $tools
+    Assert-InTime $Steps $done['Message']
+    $data = Get-Data $done
+    Add-Note $Steps (New-GracefulMap $Step @{ status = 'done'; message = [string]$done['Message']; data = $data }) 'draining' $done['Message']
+}
+
+function Get-Data {
+    param($Done)
+    if ($null -eq $Done['Data']) { return , (New-GracefulMap) }
+    return , (ConvertTo-GracefulData $Done['Data'])
+}
+
+function Invoke-Save {
+    param($Steps, $Kind, $Step, $Noted)
+    if ($null -ne $Noted -and $Noted['status'] -ceq 'done') { return }
+    if (Test-Answer $Steps $Step 'fetch') {
+        # Fetched by the controller: what is on the host only is not saved yet.
+        $null = Get-Answer $Steps
+        $said = ''
+        if ($null -ne $Noted) { $said = $Noted['message'] }
+        Add-Note $Steps (New-GracefulMap $Step @{ status = 'done'; message = $said }) 'checkpointed'
+        return
+    }
+    $options = Get-Options $Steps $Step
+    $tools = Get-Tools $Steps $Step $Noted
+    Add-Note $Steps (New-GracefulMap $Step @{ status = 'doing'; message = ''; before = (New-GracefulMap); data = (New-GracefulMap) })
+    $done = & $Kind['Do'] $options $tools
+    Assert-InTime $Steps $done['Message']
+    $data = Get-Data $done
+    if ($data['fetched']) {
+        Add-Note $Steps (New-GracefulMap $Step @{ status = 'doing'; message = [string]$done['Message']; data = $data })
+        throw (New-Next (Get-ForController $Steps $Step 'fetch' @{ archive = $data['archive'] }))
+    }
+    Add-Note $Steps (New-GracefulMap $Step @{ status = 'done'; message = [string]$done['Message']; data = $data }) 'checkpointed' $done['Message']
+}
+
+# ---- steps that the controller takes
+
+function Request-Controller {
+    param($Steps, $Kind, $Step, $Noted)
+    $done = $null -ne $Noted -and $Noted['status'] -ceq 'done'
+    if ($done -and (Get-GracefulNow) - $Noted['at'] -lt $Steps.Order['fresh']) { return }
+    if (Test-Answer $Steps $Step 'verify') {
+        $answer = $Steps.Answer
+        $Steps.Answer = $null
+        if ($answer['ok']) {
+            Add-Note $Steps (New-GracefulMap $Step @{ status = 'done'; message = [string]$answer['message'] })
+            return
+        }
+        $done = $false
+    }
+    if (Test-Answer $Steps $Step 'do') {
+        $message = Get-Answer $Steps
+        $mark = 'draining'
+        if ($Step['phase'] -ceq 'checkpoint') { $mark = 'checkpointed' }
+        Add-Note $Steps (New-GracefulMap $Step @{ status = 'done'; message = $message }) $mark $message
+        return
+    }
+    if ($done) { throw (New-Next (Get-ForController $Steps $Step 'verify')) }
+    $looked = New-GracefulMap $Steps.Order['looked'][$Step['name']]
+    if ($script:ByController["$($Step['phase'])/$($Step['kind'])"] -and -not $looked.PSBase.Count -and -not (Test-Begun $Noted)) {
+        throw (New-Next (Get-ForController $Steps $Step 'look'))
+    }
+    if ($looked['error']) { throw (New-GracefulError ([string]$looked['error'])) }
+    $before = Get-Before $Kind $Step $Noted $looked
+    Add-Note $Steps (New-GracefulMap $Step @{ status = 'doing'; message = ''; before = $before; data = (New-GracefulMap) })
+    throw (New-Next (Get-ForController $Steps $Step 'do'))
+}
+
+function Test-Answer {
+    param($Steps, $Step, [string]$Mode)
+    $answer = $Steps.Answer
+    if ($null -eq $answer) { return $false }
+    return $answer['phase'] -ceq $Step['phase'] -and $answer['name'] -ceq $Step['name'] -and $answer['mode'] -ceq $Mode
+}
+
+function Get-Answer {
+    # What the controller said about its step; raises if it was not taken.
+    param($Steps)
+    $answer = $Steps.Answer
+    $Steps.Answer = $null
+    $message = ''
+    if ($answer['message']) { $message = Format-GracefulText $answer['message'] }
+    if (-not $answer['ok']) {
+        if ($answer['late']) { throw (New-GracefulError $message 'late') }
+        if (-not $message) { $message = 'the controller gave no reason' }
+        throw (New-GracefulError $message)
+    }
+    return $message
+}
+
+function Get-ForController {
+    param($Steps, $Step, [string]$Mode, $More = @{})
+    $asked = Get-Key $Step
+    $asked['mode'] = $Mode
+    $asked['seconds'] = Get-Left $Steps $Step
+    return , (New-GracefulMap $asked $More)
+}
+
+# ---- putting back
+
+function Invoke-PutBack {
+    param($Steps)
+    $lost = @((Get-Entries $Steps) | Where-Object { $_['event']['event_type'] -ne 'freeze' -and $_['started'] }).Count -gt 0
+    $marked = @(@($Steps.Record['timeline']) | Where-Object { $_['what'] -ceq 'restoring' }).Count
+    if (-not $marked) { Add-GracefulMark $Steps.Keeper $Steps.Mine 'restoring' }
+    try { Invoke-UndoAll $Steps $lost (@($Steps.Record['steps']).Count -gt 0) }
+    catch {
+        $result = Get-ResultOf $_ @('next_step', 'failed_step')
+        if ($null -eq $result) { throw }
+        return , $result
+    }
+    Clear-Leftovers $Steps
+    $closed = Close-GracefulEvent $Steps.Keeper $Steps.Mine $Steps.Mine 'restored' $Steps.Order['lapsed']
+    $told = New-GracefulMap
+    $told['state'] = 'put_back'
+    $told['message'] = 'everything is undone and the host is well'
+    $told['closed'] = $closed
+    return , $told
+}
+
+function Invoke-UndoAll {
+    # Brings back what was lost, undoes last first, checks the health, and lets traffic return last.
+    param($Steps, [bool]$Lost, [bool]$Check)
+    $left = Get-GracefulUnfinished $Steps.Record
+    $drained = @($left | Where-Object { $_['phase'] -ceq 'drain' })
+    [Array]::Reverse($drained)
+    $carries = New-GracefulMap
+    foreach ($step in $drained) { $carries[$step['name']] = [bool](Get-KindOf $step)['CarriesTraffic'] }
+    foreach ($step in $left) { if ($step['phase'] -ceq 'checkpoint') { Invoke-Undo $Steps $step $Lost } }
+    foreach ($step in $drained) { if (-not $carries[$step['name']]) { Invoke-Undo $Steps $step $Lost } }
+    if ($Check) { Assert-Health $Steps }
+    foreach ($step in $drained) { if ($carries[$step['name']]) { Invoke-Undo $Steps $step $Lost } }
+}
+
+function Clear-Leftovers {
+    # Not before all of it is noted as undone: a call that is cut off needs it again.
+    param($Steps)
+    foreach ($step in @($Steps.Record['steps'])) {
+        # What cannot be cleaned up, or not in time, does not keep the host out of service.
+        try {
+            $kind = Get-KindOf $step
+            if ($kind.Contains('CleanUp')) {
+                $null = & $kind['CleanUp'] (Get-Options $Steps $step) (Get-Tools $Steps $step $step) @{ Before = $step['before']; Data = $step['data']; Lost = $false }
+            }
+        }
+        catch { $null = $_ }
+    }
+}
+
+function Invoke-Undo {
+    param($Steps, $Step, [bool]$Lost)
+    $kind = Get-KindOf $Step
+    try {
+        $byController = Test-ByController $Step['phase'] $Step['kind']
+        $inService = -not $Step['before'].Contains('in_service') -or [bool]$Step['before']['in_service']
+        if (-not (Test-Begun $Step)) { $message = 'it was never begun' }
+        elseif (-not $inService) { $message = $script:LeftOut }
+        elseif ($byController -and $Step['phase'] -ceq 'checkpoint') { $message = 'nothing to undo' }
+        elseif ($byController) {
+            if (-not (Test-Answer $Steps $Step 'undo')) {
+                throw (New-Next (Get-ForController $Steps $Step 'undo' (New-GracefulMap @{ before = $Step['before']; options = $Step['options'] })))
+            }
+            $message = Get-Answer $Steps
+        }
+        else { $message = Invoke-UndoHere $Steps $kind $Step $Lost }
+        $undone = Get-Key $Step
+        $undone['status'] = 'undone'
+        $undone['message'] = $message
+        Add-Note $Steps $undone 'restoring' $message
+    }
+    catch { Stop-WithNotedFailure $Steps $Step $_ }
+}
+
+function Invoke-UndoHere {
+    param($Steps, $Kind, $Step, [bool]$Lost)
+    if ($Step['data']['fetched']) {
+        if (-not (Test-Answer $Steps $Step 'send')) {
+            # What copies the file does not make its directory.
+            New-GracefulDirectory ([System.IO.Path]::GetDirectoryName([string]$Step['data']['archive']))
+            throw (New-Next (Get-ForController $Steps $Step 'send' @{ archive = $Step['data']['archive'] }))
+        }
+        $null = Get-Answer $Steps
+    }
+    # Noted, which is the fence: nothing is undone by a run that has lost its claim.
+    $fence = Get-Key $Step
+    $fence['status'] = $Step['status']
+    Add-Note $Steps $fence
+    $noted = @{ Before = $Step['before']; Data = $Step['data']; Lost = $Lost }
+    return [string](& $Kind['Undo'] (Get-Options $Steps $Step) (Get-Tools $Steps $Step $Step) $noted)
+}
+
+function Assert-Health {
+    param($Steps)
+    try {
+        if ($Steps.Order['health_mistake']) { throw (New-GracefulError $Steps.Order['health_mistake']) }
+        $items = @()
+        $number = 0
+        foreach ($item in @($Steps.Order['health'])) {
+            $items += , (New-GracefulMap $item $Steps.Order['secrets']["health/$number"])
+            $number++
+        }
+        Test-GracefulHealth $items $Steps.Progress
+    }
+    catch {
+        $known = Get-GracefulError $_
+        if ($null -eq $known -or $known.Kind -eq 'lost_claim') { throw }
+        Add-GracefulMark $Steps.Keeper $Steps.Mine 'failed' $known.Message
+        $result = New-GracefulMap
+        $result['state'] = 'failed'
+        $result['message'] = "The host is not well: $($known.Message)"
+        $result['attempts'] = 1
+        $result['step'] = 'health'
+        throw (New-Failed $result)
+    }
+}
+
+# ---- what all steps need
+
+function Get-Secrets {
+    param($Steps, $Step)
+    return , (New-GracefulMap $Steps.Order['secrets']["$($Step['phase'])/$($Step['name'])"])
+}
+
+function Get-Options {
+    param($Steps, $Step)
+    $secrets = Get-Secrets $Steps $Step
+    foreach ($key in @($Step['options'].PSBase.Keys)) {
+        if (-not $secrets.Contains($key) -and (Test-GracefulMasked $Step['options'][$key])) {
+            throw (New-GracefulError (
+                    "$key has a URL whose secret part is never noted. Write the step down again as it was, or undo it by hand and remove " +
+                    "the host's record"))
+        }
+    }
+    return , (New-GracefulMap $Step['options'] $secrets)
+}
+
+function Get-Left {
+    param($Steps, $Step)
+    $left = $Steps.Until - (Get-GracefulMonotonic)
+    if ($Step['timeout']) { $left = [Math]::Min($left, [double]$Step['timeout']) }
+    if ($left -le 0) { throw (New-GracefulError 'no time is left for it' 'late') }
+    return $left
+}
+
+function Get-Tools {
+    # What a kind is handed. Its blocks see the functions that files export, and no others.
+    param($Steps, $Step, $Noted)
+    $seconds = Get-Left $Steps $Step
+    $end = (Get-GracefulMonotonic) + $seconds
+    $progress = $Steps.Progress
+    $name = $Step['name']
+    & $progress "$name ($($Step['kind']))"
+    $tell = { param($Message) & $progress "${name}: $(Format-GracefulText $Message 200)" }.GetNewClosure()
+    $left = { [Math]::Max(0.0, $end - (Get-GracefulMonotonic)) }.GetNewClosure()
+    $until = {
+        param([scriptblock]$Probe, $Seconds = $null, $Pause = 0.5, $Lasting = 0.0)
+        $most = & $left
+        if ($Seconds) { $most = [Math]::Max(0.1, [Math]::Min([double]$Seconds, $most)) }
+        Wait-GracefulProof $Probe $most $tell $Pause $Lasting
+    }.GetNewClosure()
+    return @{
+        Left = $left
+        RequestTimeout = { param($Longest = 5.0) [Math]::Max(0.1, [Math]::Min([double]$Longest, (& $left))) }.GetNewClosure()
+        Run = { param($Argv, $Seconds, $Environment = $null) Invoke-GracefulProgram $Argv $Seconds $Environment }
+        Until = $until
+        Sleep = { param($Seconds) Wait-Graceful ([Math]::Min([double]$Seconds, (& $left))) }.GetNewClosure()
+        Tell = $tell
+        Secrets = (Get-Secrets $Steps $Step)
+        Begun = (Test-Begun $Noted)
+        Directory = [string]$Steps.Order['checkpoint_dir']
+        FileName = (Get-ArchiveName $name)
+    }
+}
+
+function Assert-InTime {
+    param($Steps, [string]$Message)
+    if ((Get-GracefulMonotonic) -gt $Steps.Until) { throw (New-GracefulError "it ended, but only after its time: $Message" 'late') }
+}
+
+function Add-Note {
+    param($Steps, $Step, [string]$Mark = '', [string]$Detail = '')
+    $note = New-GracefulMap $Step
+    if ($note.Contains('message')) {
+        $text = ''
+        if ($note['message']) { $text = Format-GracefulText $note['message'] }
+        $note['message'] = $text
+    }
+    if (@('done', 'undone') -ccontains $note['status']) { $note['attempts'] = 0 }
+    $said = ''
+    if ($Detail) { $said = "$($note['name']): $Detail" }
+    Add-GracefulStepNote $Steps.Keeper $Steps.Mine $note $Mark $said
+    $record = Read-GracefulRecord $Steps.Keeper
+    if ($null -ne $record) { $Steps.Record = $record }
+}
+
+Export-ModuleMember -Function @(
+    'Invoke-GracefulOrderedWork', 'Get-GracefulResting', 'Get-GracefulUndoingSince', 'Wait-GracefulProof', 'Test-GracefulHealth'
+)

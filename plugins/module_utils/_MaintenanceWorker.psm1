@@ -1,0 +1,529 @@
+# Copyright (c) 2026, graceful.azure contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is private to the collection: it may change without notice.
+# Work that takes long, in a process of its own: a lost connection does not cut it off, and calls can look in on it. As _worker.py
+# and _run.py have it. What the process needs, its order and the secrets in it, goes through a pipe: nothing of it lies on a disk.
+
+#AnsibleRequires -PowerShell ansible_collections.graceful.azure.plugins.module_utils._MaintenanceTools
+#AnsibleRequires -PowerShell ansible_collections.graceful.azure.plugins.module_utils._MaintenanceRecord
+
+Set-StrictMode -Version 2.0
+
+# What a worker may use to end when it is told to.
+$script:Grace = 5.0
+# What the new process may take until it has the lock: PowerShell starts slowly on a busy host.
+$script:StartSeconds = 60
+# Of each of stdout and stderr; the rest is read and dropped.
+$script:LargestOutput = 4 * 1024 * 1024
+
+# A process outside of the job of the connection, which ends what it started when it closes; and a job of our own for programs, so
+# that nothing of them outlives a worker that is killed.
+$script:Native = @'
+using System;
+using System.ComponentModel;
+using System.Runtime.InteropServices;
+
+namespace GracefulAzure
+{
+    public static class Native
+    {
+        [StructLayout(LayoutKind.Sequential, CharSet = CharSet.Unicode)]
+        private struct StartupInfo
+        {
+            public int Size;
+            public string Reserved, Desktop, Title;
+            public int X, Y, XSize, YSize, XCountChars, YCountChars, FillAttribute, Flags;
+            public short ShowWindow, Reserved2Size;
+            public IntPtr Reserved2, StdInput, StdOutput, StdError;
+        }
+
+        [StructLayout(LayoutKind.Sequential)]
+        private struct ProcessInformation
+        {
+            public IntPtr Process, Thread;
+            public int ProcessId, ThreadId;
+        }
+
+        [StructLayout(LayoutKind.Sequential)]
+        internal struct Limits
+        {
+            public long PerProcessUserTimeLimit, PerJobUserTimeLimit;
+            public uint LimitFlags;
+            public UIntPtr MinimumWorkingSetSize, MaximumWorkingSetSize;
+            public uint ActiveProcessLimit;
+            public UIntPtr Affinity;
+            public uint PriorityClass, SchedulingClass;
+            public ulong Reads, Writes, Others, ReadBytes, WriteBytes, OtherBytes;
+            public UIntPtr ProcessMemoryLimit, JobMemoryLimit, PeakProcessMemoryUsed, PeakJobMemoryUsed;
+        }
+
+        internal const int ExtendedLimits = 9;
+        internal const uint BreakawayOk = 0x800, SilentBreakawayOk = 0x1000, KillOnClose = 0x2000;
+        private const uint NewProcessGroup = 0x200, BreakawayFromJob = 0x1000000, NoWindow = 0x8000000;
+
+        [DllImport("kernel32.dll", CharSet = CharSet.Unicode, SetLastError = true)]
+        private static extern bool CreateProcessW(string application, System.Text.StringBuilder commandLine, IntPtr processSecurity,
+            IntPtr threadSecurity, bool inheritHandles, uint flags, IntPtr environment, string directory, ref StartupInfo startup,
+            out ProcessInformation information);
+
+        [DllImport("kernel32.dll", SetLastError = true)]
+        internal static extern bool CloseHandle(IntPtr handle);
+
+        [DllImport("kernel32.dll")]
+        private static extern IntPtr GetCurrentProcess();
+
+        [DllImport("kernel32.dll", SetLastError = true)]
+        private static extern bool IsProcessInJob(IntPtr process, IntPtr job, out bool result);
+
+        [DllImport("kernel32.dll", SetLastError = true)]
+        private static extern bool QueryInformationJobObject(IntPtr job, int kind, out Limits limits, int size, IntPtr returned);
+
+        [DllImport("kernel32.dll", CharSet = CharSet.Unicode, SetLastError = true)]
+        internal static extern IntPtr CreateJobObjectW(IntPtr security, string name);
+
+        [DllImport("kernel32.dll", SetLastError = true)]
+        internal static extern bool SetInformationJobObject(IntPtr job, int kind, ref Limits limits, int size);
+
+        [DllImport("kernel32.dll", SetLastError = true)]
+        internal static extern bool AssignProcessToJobObject(IntPtr job, IntPtr process);
+
+        [DllImport("kernel32.dll", SetLastError = true)]
+        internal static extern bool TerminateJobObject(IntPtr job, uint code);
+
+        private static bool InJob()
+        {
+            bool result;
+            return IsProcessInJob(GetCurrentProcess(), IntPtr.Zero, out result) && result;
+        }
+
+        // Whether a child can be outside of the job that this process is in.
+        public static bool CanBreakAway()
+        {
+            if (!InJob()) { return true; }
+            Limits limits;
+            int size = Marshal.SizeOf(typeof(Limits));
+            if (!QueryInformationJobObject(IntPtr.Zero, ExtendedLimits, out limits, size, IntPtr.Zero)) { return false; }
+            return (limits.LimitFlags & (BreakawayOk | SilentBreakawayOk)) != 0;
+        }
+
+        // Starts a process that inherits nothing, and returns its id.
+        public static int Start(string application, string commandLine, string directory)
+        {
+            StartupInfo startup = new StartupInfo();
+            startup.Size = Marshal.SizeOf(typeof(StartupInfo));
+            ProcessInformation information;
+            uint flags = NoWindow | NewProcessGroup | (InJob() ? BreakawayFromJob : 0);
+            if (!CreateProcessW(application, new System.Text.StringBuilder(commandLine), IntPtr.Zero, IntPtr.Zero, false, flags,
+                IntPtr.Zero, directory, ref startup, out information))
+            {
+                throw new Win32Exception();
+            }
+            CloseHandle(information.Thread);
+            CloseHandle(information.Process);
+            return information.ProcessId;
+        }
+    }
+
+    // Ends with the process that made it, and takes everything in it along, unless it was released before.
+    public sealed class Job : IDisposable
+    {
+        private IntPtr _handle;
+
+        public Job()
+        {
+            _handle = Native.CreateJobObjectW(IntPtr.Zero, null);
+            if (_handle == IntPtr.Zero) { throw new Win32Exception(); }
+            Limit(Native.KillOnClose);
+        }
+
+        private void Limit(uint flags)
+        {
+            Native.Limits limits = new Native.Limits();
+            limits.LimitFlags = flags;
+            if (!Native.SetInformationJobObject(_handle, Native.ExtendedLimits, ref limits, Marshal.SizeOf(typeof(Native.Limits))))
+            {
+                throw new Win32Exception();
+            }
+        }
+
+        public bool Add(IntPtr process) { return Native.AssignProcessToJobObject(_handle, process); }
+
+        public void End() { Native.TerminateJobObject(_handle, 1); }
+
+        public void Release() { Limit(0); }
+
+        public void Dispose()
+        {
+            if (_handle != IntPtr.Zero) { Native.CloseHandle(_handle); }
+            _handle = IntPtr.Zero;
+        }
+    }
+}
+'@
+
+function Import-Native {
+    if ($null -eq ('GracefulAzure.Native' -as [type])) { Add-Type -TypeDefinition $script:Native }
+}
+
+# ---- programs
+
+function Invoke-GracefulProgram {
+    # Runs a program without a shell, to its end or for so many seconds. Returns @{Code; Out; Err; Message}.
+    param($Argv, [double]$Seconds, $Environment = $null)
+    Import-Native
+    $arguments = @($Argv)
+    $program = Format-GracefulText $arguments[0] 200
+    $start = New-Object System.Diagnostics.ProcessStartInfo
+    $start.FileName = [string]$arguments[0]
+    $start.Arguments = (@($arguments | Select-Object -Skip 1) | ForEach-Object { ConvertTo-Argument ([string]$_) }) -join ' '
+    $start.UseShellExecute = $false
+    $start.CreateNoWindow = $true
+    $start.RedirectStandardInput = $true
+    $start.RedirectStandardOutput = $true
+    $start.RedirectStandardError = $true
+    # Where any user may be, and the same whoever called us.
+    $start.WorkingDirectory = [System.Environment]::GetFolderPath('System')
+    if ($null -ne $Environment) {
+        foreach ($name in @($Environment.PSBase.Keys)) { $start.EnvironmentVariables[[string]$name] = [string]$Environment[$name] }
+    }
+    $job = New-Object GracefulAzure.Job
+    $process = New-Object System.Diagnostics.Process
+    $process.StartInfo = $start
+    try {
+        try { $null = $process.Start() }
+        catch {
+            $inner = $_.Exception
+            while ($null -ne $inner.InnerException) { $inner = $inner.InnerException }
+            $why = (Format-GracefulText $inner.Message 200).TrimEnd('.')
+            if ($inner -is [System.ComponentModel.Win32Exception] -and @(2, 3) -contains $inner.NativeErrorCode) { $why = 'there is no such program on this host' }
+            throw (New-GracefulError "$program cannot be run: $why.")
+        }
+        $null = $job.Add($process.Handle)
+        $process.StandardInput.Close()
+        $said = Read-Output $process ((Get-GracefulMonotonic) + $Seconds)
+        if ($null -eq $said) {
+            $job.End()
+            throw (New-GracefulError "$program did not end within $(Format-GracefulNumber ([Math]::Max(0.0, $Seconds))) s and was stopped." 'late')
+        }
+        # What it has left running on purpose goes on.
+        $job.Release()
+        $lines = @(($said.Err.Trim() + "`n" + $said.Out.Trim()).Trim() -split "`r?`n")
+        if ($said.Err.Trim()) { $lines = @($said.Err.Trim() -split "`r?`n") }
+        $message = $lines[-1].Trim()
+        if (-not $message) { $message = 'it said nothing' }
+        return @{ Code = $process.ExitCode; Out = $said.Out; Err = $said.Err; Message = $message }
+    }
+    finally {
+        # Also when this process is told to end meanwhile.
+        $job.Dispose()
+        $process.Dispose()
+    }
+}
+
+function ConvertTo-Argument {
+    # As the C runtime takes a command line apart.
+    param([string]$Text)
+    if ($Text -and $Text -notmatch '[\s"]') { return $Text }
+    $text = [regex]::Replace($Text, '(\\*)"', '$1$1\"')
+    return '"' + [regex]::Replace($text, '(\\+)$', '$1$1') + '"'
+}
+
+function Read-Output {
+    # What the program says until it ends, null at the deadline. What it leaves running may keep its output open, and is not waited for.
+    param([System.Diagnostics.Process]$Process, [double]$End)
+    $streams = @()
+    foreach ($base in @($Process.StandardOutput.BaseStream, $Process.StandardError.BaseStream)) {
+        $buffer = New-Object byte[] 65536
+        $streams += @{ Base = $base; Buffer = $buffer; Task = $base.ReadAsync($buffer, 0, $buffer.Length); Kept = (New-Object System.IO.MemoryStream) }
+    }
+    while ($true) {
+        $ended = $Process.HasExited
+        $left = $End - (Get-GracefulMonotonic)
+        $pause = 50
+        # What was said last may come a moment after the end.
+        if (-not $ended) { $pause = [int][Math]::Max(0, [Math]::Min(50, $left * 1000)) }
+        $read = $false
+        foreach ($one in $streams) {
+            if ($null -eq $one.Task) { continue }
+            $complete = $false
+            try { $complete = $one.Task.Wait($pause) } catch { $one.Task = $null }
+            if (-not $complete) { continue }
+            $size = $one.Task.Result
+            if ($size -le 0) {
+                $one.Task = $null
+                continue
+            }
+            $read = $true
+            $room = [int][Math]::Max(0, [Math]::Min($size, $script:LargestOutput - $one.Kept.Length))
+            $one.Kept.Write($one.Buffer, 0, $room)
+            $one.Task = $one.Base.ReadAsync($one.Buffer, 0, $one.Buffer.Length)
+        }
+        if ($ended -and -not $read) { break }
+        if (-not $ended -and $left -le 0) { return $null }
+        if (@($streams | Where-Object { $null -ne $_.Task }).Count -eq 0 -and -not $ended) { $null = $Process.WaitForExit($pause) }
+    }
+    return @{ Out = (ConvertFrom-Output $streams[0].Kept.ToArray()); Err = (ConvertFrom-Output $streams[1].Kept.ToArray()) }
+}
+
+function ConvertFrom-Output {
+    # Programs speak UTF-8, or the code page of the console.
+    param([byte[]]$Bytes)
+    if ($null -eq $Bytes -or $Bytes.Length -eq 0) { return '' }
+    try { return (New-Object System.Text.UTF8Encoding ($false, $true)).GetString($Bytes) }
+    catch {
+        try { return [System.Text.Encoding]::GetEncoding([System.Globalization.CultureInfo]::CurrentCulture.TextInfo.OEMCodePage).GetString($Bytes) }
+        catch { return [System.Text.Encoding]::UTF8.GetString($Bytes) }
+    }
+}
+
+# ---- the worker, at most one on a host. Its lock ends with its process; its state file says whose it is and how far it came
+
+function Get-WorkerFile {
+    param($Keeper, [string]$Name)
+    return [System.IO.Path]::Combine($Keeper.Path, $Name)
+}
+
+function Test-GracefulWorker {
+    # Whether one is at work.
+    param($Keeper)
+    if (-not [System.IO.Directory]::Exists($Keeper.Path)) { return $false }
+    $lock = Open-GracefulLock (Get-WorkerFile $Keeper '.worker.lock')
+    if ($null -eq $lock) { return $true }
+    $lock.Dispose()
+    return $false
+}
+
+function Get-GracefulWorkerState {
+    param($Keeper)
+    try {
+        $bytes = Read-GracefulFile (Get-WorkerFile $Keeper '.worker.json') (1 -shl 20)
+        if ($null -ne $bytes) {
+            $state = ConvertFrom-GracefulJson ([System.Text.Encoding]::UTF8.GetString($bytes))
+            if ($state -is [System.Collections.IDictionary]) { return , $state }
+        }
+    }
+    catch { $null = $_ }
+    return , (New-GracefulMap)
+}
+
+function Save-State {
+    param($Keeper, $State)
+    $file = Get-WorkerFile $Keeper '.worker.json'
+    try {
+        [System.IO.File]::WriteAllText("$file.draft", (ConvertTo-GracefulJson $State))
+        Move-GracefulDraft "$file.draft" $file
+    }
+    catch { $null = $_ }
+}
+
+function Get-Began {
+    # What tells a process from a later one of the same number; empty if it is not there.
+    param([int]$Id)
+    try {
+        $process = [System.Diagnostics.Process]::GetProcessById($Id)
+        try { return [string]$process.StartTime.ToUniversalTime().Ticks } finally { $process.Dispose() }
+    }
+    catch { return '' }
+}
+
+function Wait-GracefulWorker {
+    # Whether the work is over, after waiting for so long at most.
+    param($Keeper, [double]$Seconds)
+    $end = (Get-GracefulMonotonic) + $Seconds
+    $pause = 0.02
+    while ($true) {
+        if (-not (Test-GracefulWorker $Keeper)) { return $true }
+        $left = $end - (Get-GracefulMonotonic)
+        if ($left -le 0) { return $false }
+        Wait-Graceful ([Math]::Min($pause, $left))
+        $pause = [Math]::Min(0.2, $pause * 1.5)
+    }
+}
+
+function Stop-GracefulWorker {
+    # Ends a worker whose run has lost its claim, or whose order was replaced; its programs end with it.
+    param($Keeper)
+    for ($try = 0; $try -lt 2; $try++) {
+        $state = Get-GracefulWorkerState $Keeper
+        if (-not (Test-GracefulWorker $Keeper)) { return }
+        $id = $state['pid']
+        if (($id -is [long] -or $id -is [int]) -and $id -gt 4 -and $state['began'] -and (Get-Began $id) -ceq $state['began']) {
+            try {
+                $process = [System.Diagnostics.Process]::GetProcessById($id)
+                $process.Kill()
+            }
+            catch { $null = $_ }
+        }
+        if (Wait-GracefulWorker $Keeper $script:Grace) { return }
+    }
+    throw (New-GracefulError 'An earlier process on this host does not end. It is tried again.')
+}
+
+function Set-GracefulTold {
+    # Remembers that somebody has heard the result.
+    param($Keeper, $State)
+    if ($State.Contains('result')) {
+        $told = New-GracefulMap $State
+        $told['told'] = $true
+        Save-State $Keeper $told
+    }
+}
+
+function Invoke-GracefulWork {
+    # Does the work in this process. The block is handed what to tell its progress to.
+    param($Keeper, $Owner, [scriptblock]$Work)
+    $mine = New-GracefulMap $Owner
+    $mine['pid'] = $PID
+    $mine['began'] = Get-Began $PID
+    Save-State $Keeper $mine
+    $progress = {
+        param([string]$Message)
+        $state = New-GracefulMap $mine
+        $state['progress'] = $Message
+        Save-State $Keeper $state
+    }
+    try { $result = & $Work $progress }
+    catch {
+        $result = New-GracefulMap
+        $known = Get-GracefulError $_
+        if ($null -ne $known) {
+            $result['state'] = 'failed'
+            if ($known.Fields.Contains('state')) { $result['state'] = $known.Fields['state'] }
+            $result['message'] = $known.Message
+        }
+        else {
+            $where = "$($_.InvocationInfo.ScriptLineNumber): $($_.Exception.GetType().Name) $($_.Exception.Message)"
+            $result['state'] = 'failed'
+            $result['message'] = "The engine met an error of its own: $(Format-GracefulText $where 300)"
+        }
+    }
+    $mine['result'] = $result
+    $mine['ended'] = Get-GracefulNow
+    Save-State $Keeper $mine
+    return , $result
+}
+
+function Get-SourceOf {
+    # The text of the file that a command is in: what Ansible has sent lies in no file.
+    param([string]$Command)
+    $ast = (Get-Command -Name $Command -CommandType Function).ScriptBlock.Ast
+    while ($null -ne $ast.Parent) { $ast = $ast.Parent }
+    return $ast.Extent.Text
+}
+
+function Start-GracefulWorker {
+    # Begins the work in a process that does not end with this one. Request: all that Invoke-GracefulOrderedWork needs.
+    param($Keeper, $Owner, $Request)
+    if (Test-GracefulWorker $Keeper) {
+        throw (New-GracefulError 'Another process works on this host. It is looked at again in a moment.')
+    }
+    Save-State $Keeper $Owner
+    $commands = @('New-GracefulMap', 'New-GracefulKeeper', 'Invoke-GracefulWork', 'Invoke-GracefulOrderedWork', 'Test-GracefulPort')
+    $commands += @(Get-Command -Name 'Get-GracefulDrain_*', 'Get-GracefulCheckpoint_*' -CommandType Function | ForEach-Object { $_.Name })
+    $lines = @()
+    foreach ($command in $commands) {
+        $bytes = [System.Text.Encoding]::UTF8.GetBytes((Get-SourceOf $command))
+        $lines += (Get-Command -Name $command -CommandType Function).ModuleName + ' ' + [Convert]::ToBase64String($bytes)
+    }
+    $lines += 'request ' + [Convert]::ToBase64String([System.Text.Encoding]::UTF8.GetBytes((ConvertTo-GracefulJson $Request)))
+    $name = 'graceful.azure.' + [System.Guid]::NewGuid().ToString('N')
+    $pipe = New-Object System.IO.Pipes.NamedPipeServerStream ($name, [System.IO.Pipes.PipeDirection]::InOut, 1, [System.IO.Pipes.PipeTransmissionMode]::Byte, [System.IO.Pipes.PipeOptions]::Asynchronous)
+    try {
+        Start-OutsideOfJob (Get-Bootstrap $name)
+        $connected = $pipe.BeginWaitForConnection($null, $null)
+        if (-not $connected.AsyncWaitHandle.WaitOne($script:StartSeconds * 1000)) {
+            throw (New-GracefulError "The process that does the work did not begin within $($script:StartSeconds) s. It is tried again.")
+        }
+        $pipe.EndWaitForConnection($connected)
+        $bytes = [System.Text.Encoding]::ASCII.GetBytes(($lines -join "`n") + "`n`n")
+        $pipe.Write($bytes, 0, $bytes.Length)
+        $pipe.Flush()
+        $answer = New-Object byte[] 1
+        $reading = $pipe.BeginRead($answer, 0, 1, $null, $null)
+        $heard = $reading.AsyncWaitHandle.WaitOne($script:StartSeconds * 1000)
+        if (-not $heard -or $pipe.EndRead($reading) -ne 1 -or $answer[0] -ne 49) {
+            throw (New-GracefulError 'The process that does the work did not begin. It is tried again.')
+        }
+    }
+    catch [System.IO.IOException] {
+        throw (New-GracefulError "The process that does the work did not begin ($(Format-GracefulText $_.Exception.Message 200)). It is tried again.")
+    }
+    finally { $pipe.Dispose() }
+}
+
+function Get-Bootstrap {
+    # What the new process begins with: it takes its code and its order from the pipe, takes the lock, says so, and works.
+    param([string]$PipeName)
+    $text = @'
+$ErrorActionPreference = 'Stop'
+$ProgressPreference = 'SilentlyContinue'
+$pipe = New-Object System.IO.Pipes.NamedPipeClientStream ('.', 'PIPE_NAME', [System.IO.Pipes.PipeDirection]::InOut)
+$pipe.Connect(60000)
+$reader = New-Object System.IO.StreamReader ($pipe, [System.Text.Encoding]::ASCII)
+$request = ''
+while ($true) {
+    $line = $reader.ReadLine()
+    if (-not $line) { break }
+    $name, $body = $line.Split(' ')
+    $text = [System.Text.Encoding]::UTF8.GetString([Convert]::FromBase64String($body))
+    if ($name -eq 'request') { $request = $text }
+    else { New-Module -Name $name -ScriptBlock ([ScriptBlock]::Create($text)) | Import-Module -Global -WarningAction SilentlyContinue }
+}
+Invoke-GracefulHandedOver $request $pipe
+'@
+    return $text.Replace('PIPE_NAME', $PipeName)
+}
+
+function Invoke-GracefulHandedOver {
+    # In the new process: takes the lock, says so, and does what was handed over.
+    param([string]$Json, [System.IO.Stream]$Pipe)
+    $request = ConvertFrom-GracefulJson $Json
+    $keeper = New-GracefulKeeper $request['directory'] $request['run']
+    $lock = $null
+    # Somebody who looks whether a worker is there has it for a moment.
+    for ($try = 0; $null -eq $lock -and $try -lt 50; $try++) {
+        $lock = Open-GracefulLock (Get-WorkerFile $keeper '.worker.lock')
+        if ($null -eq $lock) { Wait-Graceful 0.1 }
+    }
+    if ($null -eq $lock) { return }
+    try {
+        $Pipe.WriteByte(49)
+        $Pipe.Flush()
+        $Pipe.Dispose()
+        $null = Invoke-GracefulWork $keeper $request['owner'] {
+            param($progress)
+            Invoke-GracefulOrderedWork $keeper $request $progress
+        }
+    }
+    finally { $lock.Dispose() }
+}
+
+function Start-OutsideOfJob {
+    # WinRM and ssh let a child leave the job of the connection; where that is not so, as with PSRP, WMI starts it outside.
+    param([string]$Script)
+    Import-Native
+    $name = 'pwsh.exe'
+    if ($PSVersionTable.PSVersion.Major -lt 6) { $name = 'powershell.exe' }
+    $program = [System.IO.Path]::Combine($PSHOME, $name)
+    $encoded = [Convert]::ToBase64String([System.Text.Encoding]::Unicode.GetBytes($Script))
+    $commandLine = "`"$program`" -NoLogo -NoProfile -NonInteractive -ExecutionPolicy Bypass -EncodedCommand $encoded"
+    $directory = [System.Environment]::GetFolderPath('System')
+    if ([GracefulAzure.Native]::CanBreakAway()) {
+        $null = [GracefulAzure.Native]::Start($program, $commandLine, $directory)
+        return
+    }
+    $hidden = New-CimInstance -ClassName Win32_ProcessStartup -ClientOnly -Property @{ ShowWindow = [uint16]0 }
+    $made = Invoke-CimMethod -ClassName Win32_Process -MethodName Create -Arguments @{
+        CommandLine = $commandLine; CurrentDirectory = $directory; ProcessStartupInformation = $hidden
+    }
+    if ($made.ReturnValue -ne 0) {
+        throw (New-GracefulError "The process that does the work could not be started: WMI answered $($made.ReturnValue).")
+    }
+}
+
+Export-ModuleMember -Function @(
+    'Invoke-GracefulProgram', 'Test-GracefulWorker', 'Get-GracefulWorkerState', 'Wait-GracefulWorker', 'Stop-GracefulWorker',
+    'Set-GracefulTold', 'Invoke-GracefulWork', 'Start-GracefulWorker', 'Invoke-GracefulHandedOver'
+)

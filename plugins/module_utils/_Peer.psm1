@@ -1,0 +1,134 @@
+# Copyright (c) 2026, graceful.azure contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is private to the collection: it may change without notice.
+# Asks what listens on this host or beside it, as _peer.py does: without proxies and redirects, bounded in time. Windows PowerShell 5.1 syntax.
+
+#AnsibleRequires -PowerShell ansible_collections.graceful.azure.plugins.module_utils._MaintenanceTools
+
+Set-StrictMode -Version 2.0
+$ErrorActionPreference = 'Stop'
+
+function Invoke-GracefulRequest {
+    # The status that the URL answers with, or null and why there is no answer.
+    param(
+        [string]$Url,
+        [double]$Seconds,
+        [string]$Method = 'GET',
+        [System.Collections.IDictionary]$Headers = @{},
+        [string]$User,
+        [string]$Secret,
+        [switch]$NoVerify
+    )
+    $request = $null
+    $response = $null
+    try {
+        Enable-Tls12
+        $request = [System.Net.HttpWebRequest][System.Net.WebRequest]::Create($Url)
+        $request.Method = $Method.ToUpperInvariant()
+        $request.AllowAutoRedirect = $false
+        $request.KeepAlive = $false
+        $request.Proxy = $null
+        $milliseconds = [int][Math]::Max(100, [Math]::Min(3600000, $Seconds * 1000))
+        $request.Timeout = $milliseconds
+        $request.ReadWriteTimeout = $milliseconds
+        if ($NoVerify) { $request.ServerCertificateValidationCallback = Get-AnyCertificate }
+        if (@('POST', 'PUT', 'PATCH') -contains $request.Method) { $request.ContentLength = 0 }
+        if ($null -ne $Headers) {
+            foreach ($name in @($Headers.Keys)) { Set-Header $request ([string]$name) ([string]$Headers[$name]) }
+        }
+        if ($User) {
+            $login = [System.Text.Encoding]::UTF8.GetBytes("${User}:$Secret")
+            $request.Headers['Authorization'] = 'Basic ' + [Convert]::ToBase64String($login)
+        }
+        # Waited for here, since the request's own limit does not count the time to look up a name.
+        $answer = $request.GetResponseAsync()
+        if (-not $answer.Wait($milliseconds)) {
+            $request.Abort()
+            return @{ Status = $null; Message = "no complete answer within $(Format-GracefulNumber $Seconds) s" }
+        }
+        $response = $answer.Result
+        return @{ Status = [int]$response.StatusCode; Message = '' }
+    }
+    catch {
+        $failure = Get-WebFailure $_.Exception
+        if ($null -ne $failure.Response) {
+            $response = $failure.Response
+            return @{ Status = [int]$response.StatusCode; Message = '' }
+        }
+        return @{ Status = $null; Message = $failure.Message }
+    }
+    finally {
+        if ($null -ne $response) { $response.Close() }
+    }
+}
+
+function Test-GracefulPort {
+    # Whether a port of this host takes connections.
+    param([int]$Port, [double]$Seconds)
+    $client = New-Object System.Net.Sockets.TcpClient
+    try {
+        $connected = $client.ConnectAsync('127.0.0.1', $Port)
+        if ($connected.Wait([int][Math]::Max(100, $Seconds * 1000))) {
+            return @{ Holds = $true; Message = "127.0.0.1:$Port takes connections" }
+        }
+        $why = "no complete answer within $(Format-GracefulNumber $Seconds) s"
+    }
+    catch {
+        $why = (Get-WebFailure $_.Exception).Message
+    }
+    finally {
+        $client.Close()
+    }
+    return @{ Holds = $false; Message = "127.0.0.1:$Port takes no connection ($why)" }
+}
+
+function Get-WebFailure {
+    # The response of an error that has one, and the innermost reason.
+    param([System.Exception]$Thrown)
+    $reason = $Thrown
+    $response = $null
+    while ($null -ne $reason) {
+        if ($reason -is [System.Net.WebException] -and $null -ne $reason.Response) { $response = $reason.Response }
+        $message = $reason.Message
+        $reason = $reason.InnerException
+    }
+    return @{ Response = $response; Message = (Format-GracefulText $message 200).TrimEnd('.') }
+}
+
+function Set-Header {
+    param([System.Net.HttpWebRequest]$Request, [string]$Name, [string]$Value)
+    # .NET wants these by their own properties.
+    switch ($Name) {
+        'Host' { $Request.Host = $Value }
+        'User-Agent' { $Request.UserAgent = $Value }
+        'Accept' { $Request.Accept = $Value }
+        'Content-Type' { $Request.ContentType = $Value }
+        'Referer' { $Request.Referer = $Value }
+        default { $Request.Headers[$Name] = $Value }
+    }
+}
+
+function Get-AnyCertificate {
+    # Compiled, since a script block cannot run on the thread that checks a certificate.
+    $types = @(
+        [object], [System.Security.Cryptography.X509Certificates.X509Certificate],
+        [System.Security.Cryptography.X509Certificates.X509Chain], [System.Net.Security.SslPolicyErrors]
+    )
+    $parameters = [System.Linq.Expressions.ParameterExpression[]]@(
+        foreach ($type in $types) { [System.Linq.Expressions.Expression]::Parameter($type) }
+    )
+    $yes = [System.Linq.Expressions.Expression]::Constant($true)
+    $lambda = [System.Linq.Expressions.Expression]::Lambda(
+        [System.Net.Security.RemoteCertificateValidationCallback], $yes, $parameters)
+    return $lambda.Compile()
+}
+
+function Enable-Tls12 {
+    # Older versions of .NET do not offer it by themselves. 0 leaves the choice to the system.
+    $now = [int][System.Net.ServicePointManager]::SecurityProtocol
+    if ($now -ne 0) { [System.Net.ServicePointManager]::SecurityProtocol = $now -bor 3072 }
+}
+
+Export-ModuleMember -Function 'Invoke-GracefulRequest', 'Test-GracefulPort'

@@ -1,0 +1,90 @@
+# Copyright (c) 2026, graceful.azure contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is private to the collection: it may change without notice.
+
+"""Sites and application pools of IIS are stopped once nobody is connected. `_Drain_iis.psm1` does it."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ansible_collections.graceful.azure.plugins.module_utils import _option_checks as check
+from ansible_collections.graceful.azure.plugins.module_utils._drains.connections import networks
+from ansible_collections.graceful.azure.plugins.module_utils._errors import WrongOption
+from ansible_collections.graceful.azure.plugins.module_utils._kind import WINDOWS, Json, Kind, Options
+from ansible_collections.graceful.azure.plugins.module_utils._text import quoted
+
+# What would be a pattern or another place for the cmdlets.
+_NAME = re.compile(r"(?=\S)[^*?\[\]/\\`\x00-\x1f]{1,260}(?<=\S)")
+
+
+class Step(Kind):
+    summary = (
+        "Nobody is connected to the sites' ports any more, then the sites and the application pools are stopped. "
+        "Undone: those that ran before are started, pools first. It needs the PowerShell module WebAdministration on "
+        "the host. Take the host out of its balancer before this step: IIS takes connections until it is stopped."
+    )
+    options: t.ClassVar[t.Mapping[str, t.Mapping[str, t.Any]]] = {
+        "sites": {
+            "type": "list",
+            "elements": "str",
+            "default": [],
+            "description": "Names of sites, in the order in which they are stopped.",
+        },
+        "app_pools": {
+            "type": "list",
+            "elements": "str",
+            "default": [],
+            "description": "Names of application pools. Their workers end the requests that they have, for as long as "
+            "the pool's shutdown time limit.",
+        },
+        "ports": {
+            "type": "list",
+            "elements": "int",
+            "description": "Local TCP ports on which nobody may be connected before anything is stopped. By default "
+            "those of the sites' http and https bindings. `[]` waits for nobody.",
+        },
+        "ignore_from": {
+            "type": "list",
+            "elements": "str",
+            "default": [],
+            "description": "Addresses or networks whose connections do not count, such as those of a health probe.",
+        },
+    }
+    platforms = (WINDOWS,)
+
+    @classmethod
+    def mistake(cls, options: Options) -> str:
+        if not options["sites"] and not options["app_pools"]:
+            return "sites or app_pools has to name something that shall be stopped."
+        try:
+            networks(options["ignore_from"])
+        except WrongOption as exc:
+            return exc.message
+        return check.first(
+            *(_name_mistake(key, name) for key in ("sites", "app_pools") for name in options[key]),
+            check.ports("ports", options["ports"]) if options["ports"] else "",
+        )
+
+    @classmethod
+    def merged(cls, options: Options, before: Json, now: Json) -> Json:
+        """Somebody may have added a site or a pool to the step since the first attempt."""
+        return {
+            **before,
+            **{
+                key: [*_names(before, key), *(name for name in _names(now, key) if name not in _names(before, key))]
+                for key in ("sites", "app_pools")
+            },
+        }
+
+
+def _name_mistake(key: str, name: str) -> str:
+    return "" if _NAME.fullmatch(name) else f"{key} has {quoted(name)}, which cannot be a name in IIS."
+
+
+def _names(before: Json, key: str) -> list[str]:
+    names = before.get(key)
+    return [str(name) for name in names] if isinstance(names, list) else []

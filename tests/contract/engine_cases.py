@@ -1,0 +1,569 @@
+# SPDX-FileCopyrightText: graceful.azure contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the engine answers to which order, whatever language it is written in. A new case goes here, and nowhere else.
+
+A case is a host of its own: its events, and turns one after the other. A turn is an order with what it comes to. The
+Python engine and the PowerShell engine have to give these answers, and each other's in every field, see `normalised`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import typing as t
+from pathlib import Path
+
+Json = dict[str, t.Any]
+# Long enough for a busy machine, and never waited for in vain.
+LONG = 90.0
+# How many seconds ahead events are announced: nothing comes to pass by itself.
+NOTICE = 100_000
+
+
+class Turn(t.NamedTuple):
+    order: str
+    # The state of the report, and its message as a regular expression; for an error of the module the state is "error".
+    state: str
+    message: str = ".*"
+    options: t.Mapping[str, t.Any] = {}
+    # What happens before: publish (another event), start, complete, forget, write (a file), record (what it has).
+    first: t.Sequence[tuple[str, ...]] = ()
+    # The steps of the record afterwards, with their status; None: it is not looked at.
+    steps: t.Mapping[str, str] | None = None
+    check: bool = False
+
+
+class Case(t.NamedTuple):
+    name: str
+    turns: t.Sequence[Turn]
+    event_type: str = "Reboot"
+
+    def event_id(self, number: int) -> str:
+        return f"{self.name}-{number}".upper()
+
+
+class Host(t.Protocol):
+    """A host on which the engine runs."""
+
+    # Its directory, as its programs write it.
+    work: str
+
+    def program(self, verb: str, name: str) -> list[str]:
+        """Verbs: make a file, test that it is there, remove it, fail, sleep."""
+
+    def call(self, options: Json, check: bool) -> Json:
+        """The module's own result."""
+
+    def file(self, name: str) -> Path:
+        """A file in the directory, as this machine sees it."""
+
+
+# ---- what orders are made of
+
+
+def step(name: str, do: str = "make", probe: str = "test", timeout: float | None = None) -> Json:
+    return {"name": name, "kind": "command", "timeout": timeout, "programs": (do, probe, "remove")}
+
+
+def by_controller(name: str, kind: str = "tasks", **options: t.Any) -> Json:
+    return {"name": name, "kind": kind, "timeout": None, "options": {"do": "drain.yml", **options}}
+
+
+def saved(name: str, verb: str = "make") -> Json:
+    return {"name": name, "kind": "command", "timeout": None, "argv": verb}
+
+
+def well(verb: str, name: str = "well") -> Json:
+    blank = dict.fromkeys(("port", "url", "headers", "username", "password"))
+    return {**blank, "argv": (verb, name), "timeout": 1}
+
+
+def answer(name: str, mode: str, ok: bool = True, kind: str = "tasks", **more: t.Any) -> Json:
+    told = {"phase": "drain", "name": name, "kind": kind, "mode": mode, "ok": ok, "message": "the tasks ran"}
+    return {"controller_step": {**told, **more}, "wait": LONG}
+
+
+def arguments(host: Host, turn: Turn, events: t.Sequence[Json]) -> Json:
+    """The options of the module for a turn."""
+    given: Json = {"order": turn.order, "record_dir": f"{host.work}records", "checkpoint_dir": f"{host.work}archives"}
+    if turn.order != "look":
+        given.update(run_id="first", run_name="the first run", events=list(events))
+    given.update(turn.options)
+    for key in ("steps", "checkpoint"):
+        given[key] = [_item(host, item) for item in given.get(key, [])]
+    given["health"] = [{**item, "argv": host.program(*item["argv"])} for item in given.get("health", [])]
+    return given
+
+
+def _item(host: Host, item: Json) -> Json:
+    blank: Json = {"become_user": None, "environment": None}
+    if "programs" in item:
+        do, probe, undo = (host.program(verb, item["name"]) for verb in item["programs"])
+        item = {**item, "options": {**blank, "do": do, "probe": probe, "undo": undo}}
+    if "argv" in item:
+        item = {**item, "options": {"argv": host.program(item["argv"], item["name"]), "become_user": None}}
+    return {key: value for key, value in item.items() if key not in ("programs", "argv")}
+
+
+# ---- what may differ between two hosts
+
+# Its length depends on the time, too.
+_MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+_SECONDS = ("next_try", "seconds", "seconds_left", "clock_offset")
+_ANYTHING = ("boot_id", "document", "endpoint", "not_before", "options", "time")
+
+
+def normalised(value: t.Any, host: Host, key: str = "") -> t.Any:
+    """A result with the times, programs and places in it replaced."""
+    if key in _ANYTHING and value:
+        return key.upper()
+    if key == "gone_reads":
+        return value > 0
+    if isinstance(value, dict):
+        return {name: normalised(one, host, name) for name, one in sorted(value.items())}
+    if isinstance(value, list):
+        return [normalised(one, host) for one in value]
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return "SECONDS" if key in _SECONDS else "TIME" if value > 1e9 else value
+    if isinstance(value, str):
+        text = value.replace(host.work, "WORK/").replace("\\", "/")
+        text = re.sub(r"(WORK/\S*?\.)\d+(\.damaged)", r"\1NUMBER\2", text)
+        return _MOMENT.sub("MOMENT", text)
+    return value
+
+
+def steps_of(result: Json) -> dict[str, str] | None:
+    record = (result.get("observation") or {}).get("record")
+    return None if record is None else {one["name"]: one["status"] for one in record["steps"]}
+
+
+READY = "[0-9]+ steps? done, [0-9]+ saved, all verified"
+DONE = "everything is undone and the host is well"
+NOT_FRESH = "This host has not verified in the last moments that it is ready.*"
+BEGIN: Json = {"wait": LONG}
+ONE: Json = {"steps": [step("one")], "wait": LONG}
+BOTH: Json = {"steps": [step("one"), step("two")], "wait": LONG}
+FAILS: Json = {"steps": [step("one"), step("bad", do="fail"), step("two")], "wait": LONG}
+ASKED: Json = {"steps": [by_controller("site")], "wait": LONG}
+BALANCER: Json = {"steps": [step("one"), by_controller("front", "haproxy")], "wait": LONG}
+SERVERS: Json = {"servers": [{"host": "lb1", "socket": "/run/haproxy", "in_service": True}]}
+
+CASES: t.Sequence[Case] = (
+    Case(
+        "a_look_writes_nothing",
+        (
+            Turn("look", "looked", ""),
+            Turn("look", "looked", "", {"probe_record": True}),
+            Turn("look", "looked", "", {"probe_record": True}, check=True),
+        ),
+    ),
+    Case(
+        "a_host_with_nothing_to_drain",
+        (
+            Turn("ready", "skipped", "Check mode: nothing was done.", check=True),
+            Turn("ready", "ready", "0 steps done, 0 saved, all verified", BEGIN, steps={}),
+            Turn("approve", "approved", "", steps={}),
+            Turn("approve", "approved", "It is approved already.", steps={}),
+            Turn("put_back", "waiting", "waits until it is over: Reboot Started", {"wait": 1}, steps={}),
+            Turn("put_back", "put_back", DONE, BEGIN, first=[("complete",)]),
+        ),
+    ),
+    Case(
+        "steps_are_undone_last_first",
+        (
+            Turn("ready", "ready", READY, BOTH, steps={"one": "done", "two": "done"}),
+            Turn("ready", "ready", READY, {**BOTH, "wait": 0}, steps={"one": "done", "two": "done"}),
+            Turn("put_back", "put_back", DONE, BEGIN, first=[("start",), ("complete",)]),
+        ),
+    ),
+    Case(
+        "what_was_out_of_service_is_left_so",
+        (
+            Turn("ready", "ready", READY, ONE, first=[("write", "one")], steps={"one": "done"}),
+            Turn("put_back", "put_back", DONE, BEGIN, first=[("forget",)]),
+        ),
+    ),
+    Case(
+        "a_failed_step_rests",
+        (
+            Turn(
+                "ready",
+                "failed",
+                r"Drain step 'bad' \(command\) failed: The program of do ended with 3: .*",
+                FAILS,
+                steps={"one": "done", "bad": "failed"},
+            ),
+            Turn(
+                "ready",
+                "failed",
+                r"Drain step 'bad' \(command\) failed: .*",
+                {**FAILS, "wait": 0},
+                steps={"one": "done", "bad": "failed"},
+            ),
+            Turn("approve", "failed", NOT_FRESH, steps={"one": "done", "bad": "failed"}),
+            Turn("put_back", "put_back", DONE, BEGIN, first=[("forget",)]),
+        ),
+    ),
+    Case(
+        "a_failed_drain_is_undone_if_asked",
+        (
+            Turn(
+                "ready",
+                "failed",
+                r"Drain step 'bad' \(command\) failed: .* What was done is undone\.",
+                {**FAILS, "undo_on_failure": True},
+                steps={"one": "undone", "bad": "undone"},
+            ),
+            Turn("put_back", "put_back", DONE, BEGIN, first=[("forget",)]),
+        ),
+    ),
+    Case(
+        "a_late_step",
+        (
+            Turn(
+                "ready",
+                "failed",
+                r"Drain step 'slow' \(command\) was late: \S+ did not end within .* s and was stopped\.",
+                {"steps": [step("slow", do="sleep", timeout=5)], "wait": LONG},
+                steps={"slow": "failed"},
+            ),
+        ),
+    ),
+    Case(
+        "a_drain_that_has_no_time",
+        (
+            Turn(
+                "ready",
+                "failed",
+                r"Drain step 'one' \(command\) was late: no time is left for it",
+                {**ONE, "seconds": 0},
+                steps={"one": "failed"},
+            ),
+            Turn("put_back", "put_back", DONE, BEGIN, first=[("forget",)]),
+        ),
+    ),
+    Case(
+        "another_run_holds_the_claim",
+        (
+            Turn("ready", "ready", READY, ONE, steps={"one": "done"}),
+            Turn("ready", "held_by_other_run", "the first run holds the claim.", {**ONE, "run_id": "second"}),
+            Turn("put_back", "held_by_other_run", "the first run holds the claim.", {"run_id": "second"}),
+            Turn("ready", "ready", READY, {**ONE, "run_id": "second", "run_name": "the second", "force": True}),
+            Turn(
+                "approve",
+                "held_by_other_run",
+                r"This run does not hold the claim any more. It is held by the second \(since .*\). Nothing was done.",
+            ),
+            Turn("release", "released", "0 claims given back", steps={"one": "done"}),
+            Turn("release", "released", "1 claims given back", {"run_id": "second"}, steps={"one": "done"}),
+            Turn("ready", "ready", READY, ONE, steps={"one": "done"}),
+            Turn("put_back", "put_back", DONE, BEGIN, first=[("forget",)]),
+        ),
+    ),
+    Case(
+        "a_silent_run_is_taken_over",
+        (
+            Turn("ready", "ready", READY, {**BEGIN, "silent_for": 0}, steps={}),
+            Turn("ready", "ready", READY, {**BEGIN, "run_id": "second"}, steps={}),
+            Turn("release", "released", "1 claims given back", {"run_id": "second"}),
+        ),
+    ),
+    Case(
+        "an_event_that_does_not_stand_drains_nothing",
+        (
+            Turn("ready", "gone", "Nothing stands.", ONE, first=[("start",)]),
+            Turn("ready", "gone", "Nothing stands.", ONE, first=[("complete",)]),
+        ),
+    ),
+    Case(
+        "nothing_is_approved_that_is_not_ready",
+        (
+            Turn("approve", "held_by_other_run", r".* It is held by nobody: the record was closed. Nothing was done."),
+            Turn("ready", "ready", READY, BEGIN, steps={}),
+            Turn("approve", "failed", NOT_FRESH, {"max_age": 0}, steps={}),
+            Turn(
+                "approve",
+                "unexpected",
+                r"\S+ was not approved: it is now of the type 'Reboot', expected was .*",
+                {"event": {"event_type": "Freeze"}},
+                steps={},
+            ),
+            Turn("approve", "started", "It has started already.", first=[("start",)], steps={}),
+        ),
+    ),
+    Case(
+        "the_controller_takes_a_step",
+        (
+            Turn("ready", "next", "the controller takes the step 'site'", ASKED, steps={"site": "doing"}),
+            Turn("ready", "ready", READY, {**ASKED, **answer("site", "do")}, steps={"site": "done"}),
+            Turn("ready", "next", ".*", {**ASKED, "fresh": 0, "wait": 0}, steps={"site": "done"}),
+            Turn("ready", "ready", READY, {**ASKED, "fresh": 0, **answer("site", "verify")}, steps={"site": "done"}),
+            Turn(
+                "ready", "next", ".*", {**ASKED, "fresh": 0, **answer("site", "verify", False)}, steps={"site": "doing"}
+            ),
+            Turn(
+                "ready",
+                "failed",
+                r"Drain step 'site' \(tasks\) failed: no luck",
+                {**ASKED, **answer("site", "do", False, message="no luck")},
+                steps={"site": "failed"},
+            ),
+            Turn(
+                "ready",
+                "failed",
+                r"Drain step 'site' \(tasks\) was late: too slow",
+                {**ASKED, **answer("site", "do", False, message="too slow", late=True)},
+                steps={"site": "failed"},
+            ),
+            Turn("put_back", "next", ".*", BEGIN, first=[("forget",)], steps={"site": "failed"}),
+            Turn("put_back", "put_back", DONE, answer("site", "undo")),
+        ),
+    ),
+    Case(
+        "traffic_returns_last",
+        (
+            Turn(
+                "ready",
+                "next",
+                ".*",
+                {**BALANCER, "looked": {"front": SERVERS}},
+                steps={"one": "done", "front": "doing"},
+            ),
+            Turn(
+                "ready",
+                "ready",
+                READY,
+                {**BALANCER, **answer("front", "do", kind="haproxy")},
+                steps={"one": "done", "front": "done"},
+            ),
+            Turn(
+                "put_back",
+                "failed",
+                "The host is not well: The health check of .* did not pass. .*",
+                {**BEGIN, "health": [well("test")]},
+                first=[("forget",)],
+                steps={"one": "undone", "front": "done"},
+            ),
+            Turn(
+                "put_back",
+                "failed",
+                "The host is not well: nobody knows",
+                {"health_mistake": "nobody knows"},
+                steps={"one": "undone", "front": "done"},
+            ),
+            Turn(
+                "put_back",
+                "next",
+                ".*",
+                {"wait": 2, "health": [well("test")]},
+                first=[("write", "well")],
+                steps={"one": "undone", "front": "done"},
+            ),
+            Turn("put_back", "put_back", DONE, {**answer("front", "undo", kind="haproxy"), "health": [well("test")]}),
+        ),
+    ),
+    Case(
+        "a_step_that_was_taken_without_the_claim_is_remembered",
+        (
+            Turn("ready", "next", ".*", ASKED, steps={"site": "doing"}),
+            Turn("ready", "ready", READY, {**BEGIN, "run_id": "second", "force": True}, steps={"site": "doing"}),
+            Turn(
+                "ready",
+                "held_by_other_run",
+                ".*",
+                {**ASKED, **answer("late site", "do")},
+                steps={"site": "doing", "late site": "failed"},
+            ),
+        ),
+    ),
+    Case(
+        "a_name_has_one_kind",
+        (
+            Turn("ready", "ready", READY, ONE, steps={"one": "done"}),
+            Turn(
+                "ready",
+                "failed",
+                r"Drain step 'one' \(tasks\) failed: it is of kind tasks, but an earlier run took one of that name .*",
+                {"steps": [by_controller("one")], "wait": 0},
+                steps={"one": "done"},
+            ),
+        ),
+    ),
+    Case(
+        "a_masked_url_cannot_be_used",
+        (
+            Turn(
+                "ready",
+                "failed",
+                r"Drain step 'one' \(command\) failed: url has a URL whose secret part is never noted. .*",
+                {"steps": [{"name": "one", "kind": "command", "options": {"url": "http://…@host/"}}], "wait": LONG},
+                steps={"one": "failed"},
+            ),
+        ),
+    ),
+    Case(
+        "what_is_saved_is_saved_once",
+        (
+            Turn("ready", "ready", READY, {"checkpoint": [saved("dump")], "wait": LONG}, steps={"dump": "done"}),
+            Turn("ready", "ready", READY, {"checkpoint": [saved("dump", "fail")]}, steps={"dump": "done"}),
+            Turn("put_back", "put_back", DONE, BEGIN, first=[("forget",)]),
+        ),
+    ),
+    Case(
+        "of_a_machine_that_is_taken_away_what_can_be_is_saved",
+        (
+            Turn(
+                "ready",
+                "failed",
+                r"Drain step 'bad' \(command\) failed: .*",
+                {**FAILS, "checkpoint": [saved("dump")]},
+                steps={"one": "done", "bad": "failed", "dump": "done"},
+            ),
+        ),
+        "Preempt",
+    ),
+    Case(
+        "an_event_has_lapsed",
+        (
+            Turn("ready", "ready", READY, ONE, steps={"one": "done"}),
+            Turn("put_back", "put_back", DONE, {**BEGIN, "lapsed": True}, steps={}),
+        ),
+    ),
+    Case(
+        "another_event_needs_the_host_drained",
+        (
+            Turn("ready", "ready", READY, {**ONE, "both": True}, first=[("publish",)], steps={"one": "done"}),
+            Turn(
+                "put_back",
+                "put_back",
+                "Another event still needs the host drained.",
+                BEGIN,
+                first=[("forget",)],
+                steps={"one": "done"},
+            ),
+        ),
+    ),
+    Case(
+        "a_damaged_record",
+        (
+            Turn("look", "looked", "", first=[("record", "{}")]),
+            Turn(
+                "ready",
+                "failed",
+                ".*record.json cannot be used as a record: it is JSON, but not a record of this "
+                "collection. It was left as it is. .*",
+            ),
+            Turn(
+                "ready",
+                "failed",
+                ".* it is of version 9, and this collection knows version 2 only. .*",
+                first=[("record", '{"version": 9}')],
+            ),
+            Turn(
+                "ready",
+                "failed",
+                ".* events, steps, timeline, created, boot_id missing or of the wrong form. .*",
+                first=[("record", '{"version": 2}')],
+            ),
+            Turn("ready", "ready", READY, {**BEGIN, "force": True}, steps={}),
+        ),
+    ),
+    Case(
+        "wrong_options",
+        (
+            Turn("ready", "error", "order=ready needs events and run_id.", {"events": []}),
+            Turn("release", "error", "order=release needs events and run_id.", {"run_id": " "}),
+            Turn("ready", "error", "events: each needs an event_id.", {"events": [{"event_id": " "}]}),
+            Turn(
+                "ready",
+                "error",
+                "seconds is -1.0; it has to be a number of seconds, from 0 to 1000000.",
+                {"seconds": -1},
+            ),
+            Turn("look", "error", "record_dir has to be an absolute path, not 'records'.", {"record_dir": "records"}),
+        ),
+    ),
+    Case(
+        "a_file_in_the_place_of_the_directory",
+        (
+            Turn(
+                "look",
+                "failed",
+                ".*records is not a directory. Move it away, or set another graceful_record_dir.",
+                {"probe_record": True},
+                first=[("write", "records")],
+            ),
+            Turn("ready", "failed", ".*records is not a directory. .*", {**ONE, "wait": 0}),
+        ),
+    ),
+)
+
+
+# ---- playing
+
+
+class Azure(t.Protocol):
+    """The service of all hosts."""
+
+    def control(self, path: str, spec: Json) -> None:
+        """Change what it says."""
+
+
+def play(case: Case, host: Host, azure: Azure, endpoint: str) -> list[Json]:
+    """The results of the turns, one after the other."""
+    azure.control("publish", _published(case, 1))
+    results = []
+    for turn in case.turns:
+        for what, *words in turn.first:
+            _happen(case, host, azure, what, words)
+        options = dict(turn.options)
+        changed, both = options.pop("event", {}), options.pop("both", False)
+        if options.get("lapsed"):
+            options["lapsed"] = [case.event_id(1).lower()]
+        events = [{**_told(case, 1), **changed}, *([_told(case, 2)] if both else [])]
+        given = {"endpoint": endpoint, "retries": 0, **arguments(host, turn._replace(options=options), events)}
+        result = host.call(given, turn.check)
+        # As a task does: work that is under way is looked at again.
+        while (result.get("report") or {}).get("state") == "working":
+            result = host.call(given, turn.check)
+        results.append(result)
+    return results
+
+
+def judge(turn: Turn, result: Json) -> None:
+    """What the table says about a turn."""
+    if turn.state == "error":
+        assert "report" not in result, result
+        assert re.fullmatch(turn.message, result["msg"]), result["msg"]
+        return
+    report = result["report"]
+    assert report["state"] == turn.state, report
+    assert re.fullmatch(turn.message, report["message"], re.DOTALL), report
+    if turn.steps is not None:
+        assert steps_of(result) == turn.steps
+
+
+def _published(case: Case, number: int) -> Json:
+    whose = {"Resources": [case.name], "scope": case.name, "EventId": case.event_id(number)}
+    return {**whose, "EventType": case.event_type, "notice": NOTICE}
+
+
+def _told(case: Case, number: int) -> Json:
+    return {"event_id": case.event_id(number), "event_type": case.event_type, "resources": [case.name]}
+
+
+def _happen(case: Case, host: Host, azure: Azure, what: str, words: t.Sequence[str]) -> None:
+    if what == "publish":
+        azure.control("publish", _published(case, 2))
+    elif what in ("start", "complete"):
+        azure.control(what, {"EventId": case.event_id(1)})
+    elif what == "forget":
+        azure.control("cancel", {"EventId": case.event_id(1)})
+    elif what == "write":
+        host.file(words[0]).write_text("")
+    elif what == "record":
+        file = host.file("records") / "record.json"
+        file.parent.mkdir(mode=0o700, exist_ok=True)
+        file.write_text(json.dumps(json.loads(words[0])))
+    else:
+        raise ValueError(what)

@@ -1,0 +1,20 @@
+# SPDX-FileCopyrightText: graceful.azure contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# One line for each finding of PSScriptAnalyzer in the given files.
+param([string]$Analyzer, [string]$Files)
+
+$ErrorActionPreference = 'Stop'
+Import-Module $Analyzer
+$settings = @{
+    Severity = @('Error', 'Warning')
+    # Functions that change nothing but the state they were handed, helpers that are no cmdlets for others, and blocks of kinds
+    # that are all called with the same arguments, whether they need them or not.
+    ExcludeRules = @('PSUseShouldProcessForStateChangingFunctions', 'PSUseSingularNouns', 'PSReviewUnusedParameter')
+    Rules = @{ PSUseCompatibleSyntax = @{ Enable = $true; TargetVersions = @('5.1') } }
+}
+foreach ($file in $Files.Split('|')) {
+    foreach ($found in Invoke-ScriptAnalyzer -Path $file -Settings $settings) {
+        '{0}:{1}: {2}: {3}' -f $found.ScriptName, $found.Line, $found.RuleName, $found.Message
+    }
+}
+'done'
