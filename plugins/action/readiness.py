@@ -7,7 +7,6 @@ from __future__ import annotations
 import contextlib
 import typing as t
 
-from ansible.plugins.action import ActionBase
 from ansible_collections.graceful.azure.plugins.module_utils._text import clean
 from ansible_collections.graceful.azure.plugins.plugin_utils import _report_dir as report_dir
 from ansible_collections.graceful.azure.plugins.plugin_utils._door import admitted
@@ -29,7 +28,7 @@ from ansible_collections.graceful.azure.plugins.plugin_utils._readiness import (
     readiness,
 )
 from ansible_collections.graceful.azure.plugins.plugin_utils._settings import PREFIX, drain_not_set, read_settings
-from ansible_collections.graceful.azure.plugins.plugin_utils._slices import SlicedModule
+from ansible_collections.graceful.azure.plugins.plugin_utils._slices import SlicedAction, SlicedModule
 
 Json = dict[str, t.Any]
 MODULE = "graceful.azure.host_maintenance"
@@ -42,7 +41,7 @@ OPTIONS = {
 }
 
 
-class ActionModule(ActionBase):
+class ActionModule(SlicedAction):
     """Asks one host, or judges what all of them answered. Whatever is wrong is data: each host has to be asked."""
 
     _supports_check_mode = True
