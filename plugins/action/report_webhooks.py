@@ -74,8 +74,8 @@ class ActionModule(ActionBase):
             try:
                 report_dir.write_told(directory, webhooks.with_news(told, data, occasion, event_ids, now))
             except OSError as exc:
-                words = f"What was told cannot be noted in the report directory ({exc.strerror}): it is told again."
-                result["problems"].append(words)
+                problem = f"What was told cannot be noted in the report directory ({exc.strerror}): it is told again."
+                result["problems"].append(problem)
 
 
 def _post_all(webhook: Json, messages: t.Sequence[Json]) -> str:

@@ -45,7 +45,7 @@ class Shortage(t.NamedTuple):
     size: int
 
     @property
-    def words(self) -> str:
+    def message(self) -> str:
         group = quoted(self.group)
         if self.required > self.size:
             return f"group {group} has only {self.size}, so {self.required} available hosts can never be kept"

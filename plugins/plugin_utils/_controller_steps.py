@@ -169,14 +169,14 @@ def answer(step: Json, given: t.Any) -> Json:
     changed = [item for item in _items(result) if item.get("changed")]
     if step["kind"] == "haproxy" and step["mode"] == "verify" and changed:
         return {**told, "ok": False, "message": message_of(changed[0])}
-    words = message_of(_items(result)[-1]) if _items(result) else ""
-    return {**told, "ok": True, "message": words or "the tasks ran"}
+    message = message_of(_items(result)[-1]) if _items(result) else ""
+    return {**told, "ok": True, "message": message or "the tasks ran"}
 
 
 def message_of(result: t.Mapping[str, t.Any]) -> str:
     texts = (result.get(key) for key in ("msg", "stderr", "module_stderr", "reason"))
-    words = clean(next((text for text in texts if text), "no reason was given"))
-    return f"it could not be reached: {words}" if result.get("unreachable") else words
+    message = clean(next((text for text in texts if text), "no reason was given"))
+    return f"it could not be reached: {message}" if result.get("unreachable") else message
 
 
 def is_bad(result: t.Mapping[str, t.Any]) -> bool:

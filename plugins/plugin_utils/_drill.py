@@ -184,7 +184,7 @@ def _too_many(
     for host in targets:
         if not ledger.shortages([*fitting, host]):
             fitting.append(host)
-    why = "; ".join(shortage.words for shortage in shortages)
+    why = "; ".join(shortage.message for shortage in shortages)
     advice = f"These fit: -e graceful_drill_targets={','.join(fitting)}" if fitting else "None of them may leave now"
     return [f"graceful_min_available does not let all targets leave at once: {why}. {advice}"]
 

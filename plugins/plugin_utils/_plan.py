@@ -333,7 +333,7 @@ def _put_off_by_window(draft: _Draft, fleet: Fleet, now: datetime) -> bool:
     opening = common_opening(windows, now, draft.latest) if windows else now
     if opening is None or opening == now:
         return False
-    hours = " and ".join(sorted(clean(window.words) for window in windows))
+    hours = " and ".join(sorted(clean(window.text) for window in windows))
     _put_off(draft, opening, f"the window is {hours}")
     return True
 
@@ -341,11 +341,11 @@ def _put_off_by_window(draft: _Draft, fleet: Fleet, now: datetime) -> bool:
 def _begin_or_put_off(draft: _Draft, ledger: Ledger, now: datetime) -> None:
     shortages = ledger.shortages(draft.leaving)
     if shortages and draft.latest > now:
-        _put_off(draft, draft.latest, "; ".join(shortage.words for shortage in shortages))
+        _put_off(draft, draft.latest, "; ".join(shortage.message for shortage in shortages))
         return
     if shortages:
         # Azure acts in any case; approving would only make the group smaller sooner.
-        draft.holds.extend(shortage.words for shortage in shortages)
+        draft.holds.extend(shortage.message for shortage in shortages)
     ledger.take(draft.leaving)
     draft.drain = draft.drainable
 
@@ -389,14 +389,14 @@ def _reason(draft: _Draft) -> str:
     if draft.started:
         return f"{_title(draft)}: wait until it is over."
     decisions = list(dict.fromkeys(draft.decisions.values()))
-    words = f"{_title(draft)}: {action_of(draft.action).message}"
+    text = f"{_title(draft)}: {action_of(draft.action).message}"
     if len(decisions) == 1:
-        words += f" (rule {quoted(decisions[0].rule)}): {clean(decisions[0].because, 200)}"
+        text += f" (rule {quoted(decisions[0].rule)}): {clean(decisions[0].because, 200)}"
     elif decisions:
-        words += f", because {len(decisions)} different rules apply to its hosts"
+        text += f", because {len(decisions)} different rules apply to its hosts"
     else:
-        words += ", because no host of the inventory is known to be affected"
-    return words + "."
+        text += ", because no host of the inventory is known to be affected"
+    return text + "."
 
 
 def _title(draft: _Draft) -> str:

@@ -53,7 +53,7 @@ def readiness(
         found = _problems(host, answers, max_clock_offset, installs.get(host, ""))
         if found:
             problems[host] = found
-    return {"problems": problems, "table": [*_table(answers, problems), *_words(answers, problems, groups)]}
+    return {"problems": problems, "table": [*_table(answers, problems), *_remarks(answers, problems, groups)]}
 
 
 def _problems(host: str, answers: t.Mapping[str, Answer], max_clock_offset: float, install: str) -> list[str]:
@@ -126,7 +126,7 @@ def _row(host: str, answer: Answer, ready: bool) -> tuple[str, ...]:
     )
 
 
-def _words(
+def _remarks(
     answers: t.Mapping[str, Answer], problems: t.Mapping[str, t.Sequence[str]], groups: t.Collection[str]
 ) -> list[str]:
     """What the table does not show. What several hosts have in common is said once."""

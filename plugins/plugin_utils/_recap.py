@@ -134,7 +134,7 @@ def doing(run: Json) -> str:
     if run["next"] in NEXT:
         return NEXT[run["next"]]
     orders = {order["order"] for order in run["orders"].values()}
-    return next((words for order, words in DOING.items() if order in orders), "look at the hosts again")
+    return next((text for order, text in DOING.items() if order in orders), "look at the hosts again")
 
 
 def standing(run: Json) -> list[str]:

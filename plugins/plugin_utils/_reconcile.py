@@ -136,7 +136,7 @@ class _Pass:
         run["joining"] = self._joining()
         # What was put back in this pass may be what something else has waited for.
         self.again = self._was_waited_for()
-        self._take_turns()
+        self._order_pass()
         run["worked"] = run["worked"] or any(order["order"] != "look" for order in run["orders"].values())
         self._end_or_go_on()
 
@@ -590,13 +590,13 @@ class _Pass:
 
     # ---- who goes first, and how long a call may take
 
-    def _take_turns(self) -> None:
+    def _order_pass(self) -> None:
         orders: dict[str, Json] = self.run["orders"]
         fresh = [host for host, order in orders.items() if order["order"] == "ready" and self._is_fresh(host)]
         urgent = [host for host in fresh if orders[host]["urgent"]]
         begun = [host for host, order in orders.items() if order["order"] == "ready" and host not in fresh]
-        hurry = urgent or [host for host in begun if orders[host]["urgent"] and self._state_of(host) in BUSY]
-        allowed = set(urgent if hurry else fresh[: self._batch(len(fresh) + len(begun), begun)])
+        first = urgent or [host for host in begun if orders[host]["urgent"] and self._state_of(host) in BUSY]
+        allowed = set(urgent if first else fresh[: self._batch(len(fresh) + len(begun), begun)])
         for host in fresh:
             if host not in allowed:
                 del orders[host]
@@ -652,9 +652,9 @@ class _Pass:
         return sizes[number]
 
     def _slice(self, hosts: int) -> float:
-        """Where there are fewer forks than hosts, the hosts take turns within one slice."""
-        turns = math.ceil(max(1, hosts) / max(1, int(self.seen.options.get("forks") or 5)))
-        length = max(1.0, float(self.seen.options.get("wait_round") or 10) / turns)
+        """Where there are fewer forks than hosts, they are called one after the other within one slice."""
+        rounds = math.ceil(max(1, hosts) / max(1, int(self.seen.options.get("forks") or 5)))
+        length = max(1.0, float(self.seen.options.get("wait_round") or 10) / rounds)
         # Hosts that join are not kept waiting.
         return min(2.0, length) if self.run["joining"] else length
 
@@ -727,11 +727,11 @@ class _Pass:
         """What the webhooks have not been told yet: at once, unless somebody has no time for that, and at the end."""
         run = self.run
         news = [pair for pair in self._occasions() if pair not in run["told"]]
-        hurry = any(order.get("urgent") for order in run["orders"].values())
+        urgent = any(order.get("urgent") for order in run["orders"].values())
         run["tell"] = []
         if not self.seen.options.get("webhooks") or run["check_mode"]:
             return
-        if run["next"] == "act.yml" and news and not hurry:
+        if run["next"] == "act.yml" and news and not urgent:
             run["next"] = "tell.yml"
         if run["next"] in ("tell.yml", "finish.yml"):
             run["tell"] = list(dict.fromkeys(occasion for _event_id, occasion in news))

@@ -143,12 +143,12 @@ def _masthead(report: Report) -> str:
         line.append(f"{stamp(run.started)} UTC")
         line.append("still running" if run.finished is None else f"took {duration(run.finished - run.started)}")
     line += [f"run <code>{shown(run.run_id, 80)}</code>"] if run.run_id else []
-    banners = [words for words, said in ((DRILL, report.drill), (CHECK_MODE, run.check_mode)) if said]
+    banners = [text for text, said in ((DRILL, report.drill), (CHECK_MODE, run.check_mode)) if said]
     messages = [line for line in report.messages if line not in banners]
     return (
         f'<header class="{LOOKS.get(report.result, "wait")}">\n<h1>{shown(report.verdict)}</h1>\n'
         f'<p class="run">{" · ".join(line)}</p>\n'
-        + "".join(f'<p class="banner">{words}</p>\n' for words in banners)
+        + "".join(f'<p class="banner">{text}</p>\n' for text in banners)
         + (f'<ul class="messages">{_items(messages)}</ul>\n' if messages else "")
         + "</header>"
     )
@@ -258,9 +258,9 @@ def _picture(report: Report, hosts: t.Sequence[Host], times: t.Sequence[float]) 
     )
 
 
-def _who(name: str, words: str) -> str:
+def _who(name: str, text: str) -> str:
     whole = shown(name, 255)
-    return f'<div class="who"><b title="{whole}">{whole}</b><span>{shown(words or "unknown", 40)}</span></div>'
+    return f'<div class="who"><b title="{whole}">{whole}</b><span>{shown(text or "unknown", 40)}</span></div>'
 
 
 def _name(event: Event, number: int) -> str:
@@ -291,7 +291,7 @@ def _bar(phase: Phase, left: float, right: float, end: float | None) -> str:
     name = phase.what.replace("_", " ")
     lasted = "" if end is None else duration(end - phase.at)
     room = ((right - left) * NARROWEST / 100 - 14) / LETTER
-    label = "" if thin else next((words for words in (f"{name} {lasted}".strip(), name) if len(words) <= room), "")
+    label = "" if thin else next((text for text in (f"{name} {lasted}".strip(), name) if len(text) <= room), "")
     hint = f"{name} {clock(phase.at)}" + (f", {lasted}" if lasted else "" if thin else ", not ended")
     hint += f": {phase.detail}" if phase.detail else ""
     look = f"p {phase.what}" + ("" if thin or lasted else " open")

@@ -208,7 +208,7 @@ def failure(exc: BaseException) -> str:
     if isinstance(exc, urllib.error.URLError) and isinstance(exc.reason, BaseException):
         return failure(exc.reason)
     # The first that fits counts: a broken connection is an OSError, too.
-    for kinds, words in (
+    for kinds, reason in (
         (TimeoutError, LATE),
         (ssl.SSLError, "has a certificate or TLS that was not accepted"),
         (socket.gaierror, "has a name that is not known"),
@@ -218,7 +218,7 @@ def failure(exc: BaseException) -> str:
         (http.client.HTTPException, "gave an answer that is not HTTP"),
     ):
         if isinstance(exc, t.cast(t.Any, kinds)):
-            return words
+            return reason
     if isinstance(exc, OSError) and exc.errno in (errno.ENETUNREACH, errno.EHOSTUNREACH):
         return "cannot be reached in the network"
     return "was not reached"

@@ -29,7 +29,7 @@ class Window(t.NamedTuple):
     end: time
     zone: tzinfo
     days: frozenset[int]
-    words: str
+    text: str
 
     def is_open(self, moment: datetime) -> bool:
         return any(opens <= moment < closes for opens, closes in self._periods(moment, days_ahead=1))

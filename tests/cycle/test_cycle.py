@@ -25,6 +25,8 @@ def test_the_whole_cycle(fleet: Fleet) -> None:
     assert run.status == 0, run.output[-4000:]
     assert run.report["result"] == "done"
     assert run.report["events"][0]["outcome"] == "completed"
+    for line in ("drain, then approve (rule", "completed: Reboot of web1 and web2, approved by web1, took"):
+        assert run.output.count(line) == 1, "plan and recap are printed once, with each ansible-core"
     assert len(fleet.posts()) == 1
     assert [what for _at, what in fleet.log("web1")] == ["drained", "back"]
     assert fleet.log("web3") == []

@@ -76,7 +76,6 @@ def hooks() -> t.Iterator[Hooks]:
         server.shutdown()
 
 
-@pytest.mark.quick("role:maintenance", "maintenance_plan")
 def test_plan_and_recap_are_seen_where_tasks_that_went_well_are_not_shown(fleet: Fleet) -> None:
     fleet.settings["ANSIBLE_DISPLAY_OK_HOSTS"] = "no"
     fleet.announce("web1")

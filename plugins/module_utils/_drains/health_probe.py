@@ -49,7 +49,7 @@ class Switch:
         """None if only the health URL can tell."""
         raise NotImplementedError
 
-    def turn(self, out: bool, patience: Patience) -> None:
+    def set_out(self, out: bool, patience: Patience) -> None:
         raise NotImplementedError
 
 
@@ -63,7 +63,7 @@ class MarkerSwitch(Switch):
     def is_out(self) -> bool | None:
         return os.path.lexists(self._path) == self._means_out
 
-    def turn(self, out: bool, patience: Patience) -> None:
+    def set_out(self, out: bool, patience: Patience) -> None:
         shown = clean(self._path, 200)
         try:
             if out == self._means_out:
@@ -90,7 +90,7 @@ class UrlSwitch(Switch):
     def is_out(self) -> bool | None:
         return None
 
-    def turn(self, out: bool, patience: Patience) -> None:
+    def set_out(self, out: bool, patience: Patience) -> None:
         answer = self._caller.ask(self._urls[out], patience.request_timeout(30), self._method)
         if answer.status is None or not 200 <= answer.status < 300:
             raise EventsError(f"{self._method} {answer.message}, which is not a success.")
@@ -257,7 +257,7 @@ class Step(Kind):
         """Switch, and verify it for as long as a load balancer needs to notice."""
         patience = self.tools.patience
         if self._switch.is_out() != out:
-            self._switch.turn(out, patience)
+            self._switch.set_out(out, patience)
 
         def proof() -> Proof:
             answer = self._answer()

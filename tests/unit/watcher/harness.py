@@ -18,12 +18,22 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from ansible_collections.graceful.azure.plugins.plugin_utils._watcher_program import pack
-from ansible_collections.graceful.azure.tests.unit.emulator.harness import until
+from ansible_collections.graceful.azure.tests.unit.emulator.harness import Emulator, until
 
 Json = dict[str, t.Any]
 # Any Python that the hosts may have, with requests.
 PYTHON = os.environ.get("WATCHER_PYTHON", sys.executable)
 ALL_CHANGES = ["appeared", "changed", "started", "gone", "back"]
+
+
+def looks_again(emulator: Emulator, times: int = 6) -> None:
+    """Until a watcher has read the events so many times more: what it does not do by then, it does not do."""
+    seen = emulator.journal()[-1]["n"]
+
+    def reads() -> int:
+        return sum("scheduledevents" in line["path"] for line in emulator.journal("request", since=seen))
+
+    until(lambda: reads() >= times, 60)
 
 
 class Got(t.NamedTuple):

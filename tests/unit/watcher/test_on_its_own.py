@@ -13,7 +13,7 @@ from ansible_collections.graceful.azure.plugins.module_utils._engine import Engi
 from ansible_collections.graceful.azure.plugins.module_utils._record import Keeper, Run
 from ansible_collections.graceful.azure.plugins.module_utils._service import service_of
 from ansible_collections.graceful.azure.tests.unit.emulator.harness import EVENTS, Emulator, until
-from ansible_collections.graceful.azure.tests.unit.watcher.harness import Host, Json, Server
+from ansible_collections.graceful.azure.tests.unit.watcher.harness import Host, Json, Server, looks_again
 
 
 class Controller:
@@ -91,7 +91,7 @@ def test_it_waits_for_a_run_as_long_as_there_is_time(host: Host, emulator: Emula
     host.start()
     emulator.publish("Reboot", ["web_0"], notice=600)
     host.says("it begins 2 min before NotBefore, if no run has claimed the event by then")
-    time.sleep(2)
+    looks_again(emulator)
     assert host.in_service
     assert host.record is None
 
@@ -113,7 +113,7 @@ def test_it_does_not_drain_for_what_does_not_need_it(
     host.start()
     emulator.publish(kind, resources, notice=60, **fields)
     until(lambda: receiver.changes)
-    time.sleep(2)
+    looks_again(emulator)
     assert host.in_service
     assert host.record is None
 
@@ -125,7 +125,7 @@ def test_it_leaves_the_host_to_a_run_that_has_claimed_it(host: Host, emulator: E
     Keeper(host.config["record_dir"], controller.run).claim([{"event_id": event_id, "event_type": "Reboot"}], "boot")
     host.start()
     host.says("run-1 of an operator has it in hand")
-    time.sleep(2)
+    looks_again(emulator)
     assert host.in_service
     assert holder(host) == "run-1 of an operator"
 
@@ -144,7 +144,7 @@ def test_a_run_takes_over_at_any_time_and_nothing_is_done_twice(host: Host, emul
     assert controller.call("ready")["state"] == "ready"
     assert holder(host) == "run-1 of an operator"
     host.says("has it in hand")
-    time.sleep(3)
+    looks_again(emulator)
     assert holder(host) == "run-1 of an operator", "the watcher does not take it back"
     assert noted.read_text() == "done\n"
     assert controller.call("approve", max_age=60)["state"] == "approved"
@@ -225,7 +225,7 @@ def test_it_approves_only_if_told_so_and_only_what_names_no_other(
     if approves:
         until(lambda: ("started", "web_0") in emulator.life(event_id) or "approved" in str(emulator.life(event_id)), 10)
     else:
-        time.sleep(4)
+        looks_again(emulator)
     sent = [line for line in approvals(emulator) if event_id in (line["body"] or "")]
     assert len(sent) == int(approves)
     assert not host.in_service or approves
