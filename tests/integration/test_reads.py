@@ -157,9 +157,18 @@ NO_INCARNATION = Case(
     warns=["no DocumentIncarnation"],
     result={"document_incarnation": None, "events": []},
 )
+CHUNKED = Case(
+    "chunked",
+    {"vm_name": "me"},
+    raw=Raw(
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+        b'9;x=y\r\n{"Events"\r\n22\r\n: [], "DocumentIncarnation": "07"}\r\n0\r\n\r\n'
+    ),
+    result={"document_incarnation": 7, "events": []},
+)
 
 
-@pytest.mark.parametrize("case", [BOM, NO_INCARNATION], ids=str)
+@pytest.mark.parametrize("case", [BOM, NO_INCARNATION, CHUNKED], ids=str)
 def test_an_odd_document_is_read(case: Case, outcome: Outcome) -> None:
     assert len(outcome.result["events"]) == len(case.events)
 

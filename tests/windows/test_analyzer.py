@@ -20,8 +20,7 @@ def shipped() -> list[Path]:
 def findings(files: list[Path]) -> list[str]:
     (analyzer,) = windows.ANALYZER.glob("*/PSScriptAnalyzer.psd1")
     names = "|".join(windows.windows_path(file) for file in files)
-    script = [windows.windows_path(HERE / "analyze.ps1"), "-Analyzer", windows.windows_path(analyzer), "-Files", names]
-    done = windows.run([*windows.POWERSHELL_COMMAND, "-File", *script])
+    done = windows.run_script(HERE / "analyze.ps1", [windows.windows_path(analyzer), names])
     lines = done.stdout.decode().split("\n")
     assert "done" in map(str.strip, lines), done
     return [line.strip() for line in lines if line.strip() not in ("", "done")]
