@@ -296,8 +296,8 @@ def test_nothing_is_stopped_while_somebody_is_connected(kinds: Session) -> None:
         # The server's end has to belong to a process that Wine sees.
         with kinds_server(kinds) as (there, client):
             host = World(kinds, "Drain", "iis", web())
-            error = host.error("Do", {**IIS, "ports": [there]}, seconds=3)
-            assert f"After 3 s still: 1 connection on {there}, from 127.0.0.1." in error
+            error = host.error("Do", {**IIS, "ports": [there]}, seconds=1)
+            assert f"After 1 s still: 1 connection on {there}, from 127.0.0.1." in error
             assert host.now["did"] == []
             assert host.call("Do", {**IIS, "ports": [there], "ignore_from": ["127.0.0.0/8"]})["Message"].startswith(
                 "no con"
