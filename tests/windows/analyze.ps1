@@ -6,10 +6,7 @@ param([string]$Analyzer, [string]$Files)
 $ErrorActionPreference = 'Stop'
 Import-Module $Analyzer
 $settings = @{
-    Severity = @('Error', 'Warning')
-    # Functions that change nothing but the state they were handed, helpers that are no cmdlets for others, and blocks of kinds
-    # that are all called with the same arguments, whether they need them or not.
-    ExcludeRules = @('PSUseShouldProcessForStateChangingFunctions', 'PSUseSingularNouns', 'PSReviewUnusedParameter')
+    IncludeRules = @('PSUseCompatibleSyntax')
     Rules = @{ PSUseCompatibleSyntax = @{ Enable = $true; TargetVersions = @('5.1') } }
 }
 foreach ($file in $Files.Split('|')) {
