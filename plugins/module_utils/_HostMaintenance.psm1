@@ -22,7 +22,7 @@ $script:GoneReads = 3
 $script:GoneSeconds = 2.0
 $script:GoneSecondsScheduled = 5.0
 # The result of work that ended earlier than this is not taken for what is so now.
-$script:HeardWithin = 20.0
+$script:HeardWithin = 30.0
 # What a process of its own may take to begin and to verify what is done: a wait ends so much earlier.
 $script:Reserve = 5.0
 # More than anybody waits, and less than what a record takes for a time.

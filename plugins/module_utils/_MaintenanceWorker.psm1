@@ -429,21 +429,21 @@ function Start-GracefulWorker {
     }
     $lines += 'request ' + [Convert]::ToBase64String([System.Text.Encoding]::UTF8.GetBytes((ConvertTo-GracefulJson $Request)))
     $name = 'graceful.azure.' + [System.Guid]::NewGuid().ToString('N')
+    # Any user may read from a pipe whose name he finds, and the order may have secrets in it: it is for who knows this.
+    $token = [System.Guid]::NewGuid().ToString('N')
     $pipe = New-Object System.IO.Pipes.NamedPipeServerStream ($name, [System.IO.Pipes.PipeDirection]::InOut, 1, [System.IO.Pipes.PipeTransmissionMode]::Byte, [System.IO.Pipes.PipeOptions]::Asynchronous)
     try {
-        Start-OutsideOfJob (Get-Bootstrap $name)
+        Start-OutsideOfJob (Get-Bootstrap $name $token)
         $connected = $pipe.BeginWaitForConnection($null, $null)
         if (-not $connected.AsyncWaitHandle.WaitOne($script:StartSeconds * 1000)) {
             throw (New-GracefulError "The process that does the work did not begin within $($script:StartSeconds) s. It is tried again.")
         }
         $pipe.EndWaitForConnection($connected)
+        if ((Read-FromPipe $pipe 32) -cne $token) { throw (New-GracefulError 'The process that does the work did not begin. It is tried again.') }
         $bytes = [System.Text.Encoding]::ASCII.GetBytes(($lines -join "`n") + "`n`n")
         $pipe.Write($bytes, 0, $bytes.Length)
         $pipe.Flush()
-        $answer = New-Object byte[] 1
-        $reading = $pipe.BeginRead($answer, 0, 1, $null, $null)
-        $heard = $reading.AsyncWaitHandle.WaitOne($script:StartSeconds * 1000)
-        if (-not $heard -or $pipe.EndRead($reading) -ne 1 -or $answer[0] -ne 49) {
+        if ((Read-FromPipe $pipe 1) -cne '1') {
             throw (New-GracefulError 'The process that does the work did not begin. It is tried again.')
         }
     }
@@ -453,14 +453,33 @@ function Start-GracefulWorker {
     finally { $pipe.Dispose() }
 }
 
+function Read-FromPipe {
+    # So many characters; fewer if the other side does not send them in time.
+    param([System.IO.Stream]$Pipe, [int]$Count)
+    $end = (Get-GracefulMonotonic) + $script:StartSeconds
+    $bytes = New-Object byte[] $Count
+    $read = 0
+    while ($read -lt $Count) {
+        $reading = $Pipe.BeginRead($bytes, $read, $Count - $read, $null, $null)
+        $left = [int](1000 * [Math]::Max(0.0, $end - (Get-GracefulMonotonic)))
+        if (-not $reading.AsyncWaitHandle.WaitOne($left)) { break }
+        $piece = $Pipe.EndRead($reading)
+        if ($piece -le 0) { break }
+        $read += $piece
+    }
+    return [System.Text.Encoding]::ASCII.GetString($bytes, 0, $read)
+}
+
 function Get-Bootstrap {
     # What the new process begins with: it takes its code and its order from the pipe, takes the lock, says so, and works.
-    param([string]$PipeName)
+    param([string]$PipeName, [string]$Token)
     $text = @'
 $ErrorActionPreference = 'Stop'
 $ProgressPreference = 'SilentlyContinue'
 $pipe = New-Object System.IO.Pipes.NamedPipeClientStream ('.', 'PIPE_NAME', [System.IO.Pipes.PipeDirection]::InOut)
 $pipe.Connect(60000)
+$pipe.Write([System.Text.Encoding]::ASCII.GetBytes('TOKEN'), 0, 32)
+$pipe.Flush()
 $reader = New-Object System.IO.StreamReader ($pipe, [System.Text.Encoding]::ASCII)
 $request = ''
 while ($true) {
@@ -473,7 +492,7 @@ while ($true) {
 }
 Invoke-GracefulHandedOver $request $pipe
 '@
-    return $text.Replace('PIPE_NAME', $PipeName)
+    return $text.Replace('PIPE_NAME', $PipeName).Replace('TOKEN', $Token)
 }
 
 function Invoke-GracefulHandedOver {

@@ -128,6 +128,8 @@ def normalised(value: t.Any, host: Host, key: str = "") -> t.Any:
     if isinstance(value, str):
         text = value.replace(host.work, "WORK/").replace("\\", "/")
         text = re.sub(r"(WORK/\S*?\.)\d+(\.damaged)", r"\1NUMBER\2", text)
+        # The program and what was left for it.
+        text = re.sub(r"\S+ did not end within \S+ s", "PROGRAM did not end within SECONDS s", text)
         return _MOMENT.sub("MOMENT", text)
     return value
 

@@ -18,7 +18,7 @@ from ansible_collections.graceful.azure.tests.windows.harness import Session
 SCRIPTS = {
     "make": "echo done> {0}",
     "test": "if exist {0} (exit 0) else (exit 1)",
-    "remove": "del {0}",
+    "remove": "del {0} >NUL 2>NUL & exit 0",
     "fail": "echo no>&2& exit 3",
     "sleep": "ping -n 60 127.0.0.1 >NUL",
 }

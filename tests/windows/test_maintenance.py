@@ -64,6 +64,15 @@ def test_a_connection_that_is_dropped_in_the_middle_of_a_drain_costs_nothing(
     assert [step["status"] for step in record["steps"]] == ["done"]
 
 
+def _linux_host(fleet: cycle.Fleet, host: str) -> Json:
+    drained = str(fleet.home(host) / "drained")
+    programs = {"do": ["touch", drained], "probe": ["test", "-e", drained], "undo": ["rm", "-f", drained]}
+    return {
+        "graceful_drain_steps": [{"name": "service", "kind": "command", **programs}],
+        "graceful_health": [{"argv": ["true"]}],
+    }
+
+
 def _windows_host(fleet: cycle.Fleet, host: str) -> Json:
     home = windows.windows_path(fleet.home(host)) + "\\"
     return {
@@ -91,6 +100,8 @@ def test_one_event_for_two_windows_and_two_linux_hosts(tmp_path: Path, monkeypat
     try:
         for host in ("web3", "web4"):
             fleet.variables[host].update(_windows_host(fleet, host))
+        for host in ("web1", "web2"):
+            fleet.variables[host].update(_linux_host(fleet, host))
         fleet.settings.update(SETTINGS, ANSIBLE_CONNECTION_PLUGINS=CONNECTIONS)
         fleet.announce("web1", "web2", "web3", "web4", notice=3000)
         run = fleet.run()
