@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.graceful.azure.tests.eda.harness import Rulebook, java_is_missing
+from ansible_collections.graceful.azure.tests.tools.certificate import make_certificate
 
 MISSING = java_is_missing()
 Make = t.Callable[..., Rulebook]
@@ -18,6 +19,11 @@ Make = t.Callable[..., Rulebook]
 def java() -> None:
     if MISSING:
         pytest.skip(MISSING)
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_certificate(tmp_path_factory.mktemp("tls") / "certificate.pem")
 
 
 @pytest.fixture

@@ -20,7 +20,6 @@ from ansible_collections.graceful.azure.tests.eda.conftest import Make
 from ansible_collections.graceful.azure.tests.eda.harness import NOOP, TOKEN, free_port, request, until
 from ansible_collections.graceful.azure.tests.tools.launcher import COLLECTION
 from ansible_collections.graceful.azure.tests.unit.emulator.harness import Emulator, serving
-from ansible_collections.graceful.azure.tests.unit.module_utils.conftest import certificate as certificate
 
 SOURCES = COLLECTION / "extensions" / "eda" / "plugins" / "event_source"
 SCHEDULED = "Microsoft.ResourceNotifications.MaintenanceResources.ScheduledEventEmitted"

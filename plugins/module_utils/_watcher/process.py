@@ -34,7 +34,8 @@ class OnItsOwnProcess:
 
     def __init__(self, config: Config, log: Log, dry: bool) -> None:
         own = config.on_its_own
-        assert own is not None
+        if own is None:
+            raise ValueError("The configuration does not say what to do on its own.")
         self._config = config
         self._log = log
         self._dry = dry
@@ -73,6 +74,8 @@ class OnItsOwnProcess:
         environment = {key: value for key, value in os.environ.items() if not key.startswith(("NOTIFY_", "WATCHDOG_"))}
         command = [sys.executable, *_flags(), sys.argv[0], "--config", self._config.path, "--act"]
         try:
+            # There is no Ansible here whose run_command could be called.
+            # pylint: disable-next=ansible-bad-function
             self._process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL)
         except OSError as exc:
             self._log(f"The process that drains the host cannot be started: {exc.strerror or exc}. It is tried again.")

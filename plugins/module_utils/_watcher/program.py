@@ -73,9 +73,14 @@ def _arguments(arguments: t.Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
+def _write(stream: t.TextIO, line: str) -> None:
+    stream.write(f"{line}\n")
+    stream.flush()
+
+
 def log(text: str) -> None:
     """One line for the journal, which adds the time."""
-    print(clean(text, 1000), file=sys.stderr, flush=True)
+    _write(sys.stderr, clean(text, 1000))
 
 
 def _end(_number: int, _frame: t.Any) -> None:
@@ -93,7 +98,7 @@ def _watch(config: configuration.Config, once: bool, printed: bool) -> int:
             if receiver.ca_file:
                 # Nothing is sent, so that nothing else would say it.
                 tls_context(ca_file=receiver.ca_file)
-        watcher = Watcher(config, log, printed=lambda message: print(json.dumps(message), flush=True))
+        watcher = Watcher(config, log, printed=lambda message: _write(sys.stdout, json.dumps(message)))
     else:
         os.makedirs(config.state_dir, 0o700, exist_ok=True)
         busy = "The watcher runs already on this host. Look with --print, which changes nothing."

@@ -14,9 +14,9 @@ import socket
 import typing as t
 
 
-def notify(*lines: str, environment: t.Mapping[str, str] = os.environ) -> bool:
+def notify(*lines: str, environment: t.Mapping[str, str] | None = None) -> bool:
     """Whether there is a service manager that was told; see sd_notify(3)."""
-    address = environment.get("NOTIFY_SOCKET", "")
+    address = (os.environ if environment is None else environment).get("NOTIFY_SOCKET", "")
     if not address.startswith(("/", "@")):
         return False
     # "@" stands for the abstract namespace, whose names begin with a zero byte.

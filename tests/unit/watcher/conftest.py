@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.graceful.azure.tests.unit.emulator.harness import Emulator, serving
-from ansible_collections.graceful.azure.tests.unit.module_utils.conftest import certificate as certificate
 from ansible_collections.graceful.azure.tests.unit.watcher.harness import Host, Server
 
 

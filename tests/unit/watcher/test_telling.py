@@ -59,7 +59,7 @@ def test_it_is_told_within_a_moment(host: Host, emulator: Emulator, receiver: Se
     host.tells(receiver)
     host.start()
     host.says("Watching")
-    until(lambda: (host.directory / "metrics.prom").exists())
+    until((host.directory / "metrics.prom").exists)
     begin = time.monotonic()
     emulator.publish("Preempt", ["web_0"])
     until(lambda: receiver.changes == ["appeared"])
