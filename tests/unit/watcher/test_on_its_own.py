@@ -62,11 +62,10 @@ def test_it_drains_before_notbefore_and_puts_back_after_the_event(
     until(lambda: (host.record or {"events": {}})["events"].get(event_id.lower(), {}).get("ready"))
     assert [event["EventStatus"] for event in emulator.events()] == ["Scheduled"], "it is ready before Azure acts"
     assert holder(host) == "watcher on web1"
-    assert drained_after < 10
     until(lambda: host.in_service, 60)
     until(lambda: host.record is None)
     assert [entry["what"] for entry in host.history[0]["timeline"]][-1] == "restored"
-    assert receiver.changes == ["appeared", "started", "gone"]
+    until(lambda: receiver.changes == ["appeared", "started", "gone"])
     assert len(approvals(emulator)) == posts, "it never approves"
     assert "no run has claimed Preempt" in host.log
     print(f"published to drained: {drained_after:.1f} s")
