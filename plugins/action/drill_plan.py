@@ -50,7 +50,7 @@ class ActionModule(ActionBase):
 
     def _begin(self) -> Json:
         require_linear(self)
-        require_all_tasks(self._vars)
+        require_all_tasks(self._vars, self._task.tags)
         told = self._vars.get("graceful_drill", {"announced": ""})
         if not isinstance(told, t.Mapping) or told.get("announced") != "":
             raise WrongSetting("graceful_drill is set, but the role drill writes it itself. Remove it.")

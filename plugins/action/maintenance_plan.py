@@ -95,7 +95,7 @@ class ActionModule(ActionBase):
 
     def _begin(self) -> tuple[Json, list[str]]:
         require_linear(self)
-        require_all_tasks(self._vars)
+        require_all_tasks(self._vars, self._task.tags)
         options = self._options()
         now = time.time()
         name = options["run_name"] or f"{socket.gethostname()} {iso(now)}"

@@ -60,7 +60,7 @@ class ActionModule(SlicedAction):
         return result
 
     def _ask(self) -> Json:
-        require_all_tasks(self._vars, "preparation")
+        require_all_tasks(self._vars, self._task.tags, "preparation")
         given = {PREFIX + key: self._vars[f"prepare_{key}"] for key in OVERRIDES if self._vars.get(f"prepare_{key}")}
         variables = {**self._vars, **given}
         settings, mistakes = host_settings(self, variables, PLACEHOLDER, EVERYTHING)

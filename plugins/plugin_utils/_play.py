@@ -26,10 +26,13 @@ def require_linear(action: ActionBase) -> None:
         )
 
 
-def require_all_tasks(variables: Variables, work: str = "maintenance") -> None:
+def require_all_tasks(variables: Variables, own: t.Iterable[t.Any], work: str = "maintenance") -> None:
+    """`own` has the tags of the task, which are those that a play gave to all tasks of the role, and `always`."""
     tags = [str(tag) for tag in variables.get("ansible_run_tags") or ["all"]]
     skipped = [str(tag) for tag in variables.get("ansible_skip_tags") or []]
-    if "all" not in tags or skipped:
+    given = {str(tag) for tag in own} - {"always"}
+    # Tags that none of our tasks has leave none of them out: molecule skips some of its own.
+    if "all" not in tags or {"all", "always", "tagged", "untagged", *given} & {*skipped}:
         raise AnsibleActionFail(
             f"--tags {','.join(tags)} and --skip-tags {','.join(skipped) or 'none'} would leave parts of the "
             f"{work} out, and nothing would be looked after. Run it without them."

@@ -127,9 +127,9 @@ class TestPrepare:
         assert run.status == 2
         assert "graceful_hosts is nobody, which no host and no group of the inventory is called" in run.output
 
-    @pytest.mark.parametrize("tags", ["--tags", "--skip-tags"])
-    def test_tags_that_would_leave_something_out_are_refused(self, fleet: Fleet, tags: str) -> None:
-        run = fleet.run(tags, "drain", playbook="prepare")
+    @pytest.mark.parametrize("tags", [("--tags", "drain"), ("--skip-tags", "untagged")])
+    def test_tags_that_would_leave_something_out_are_refused(self, fleet: Fleet, tags: tuple[str, str]) -> None:
+        run = fleet.run(*tags, playbook="prepare")
         assert run.status == 2, run.output[-4000:]
         assert "would leave parts of the preparation out" in run.output
         assert asked(fleet) == set()
