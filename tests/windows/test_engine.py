@@ -83,13 +83,19 @@ def test_each_order_comes_to_what_the_table_says(stage: WindowsStage, case: Case
         judge(turn, result)
 
 
+def told(result: Json) -> Json:
+    """The report without what only a call has that heard the end of the work at once, which depends on the machine."""
+    report = result.get("report") or {}
+    return {key: value for key, value in report.items() if key != "times" and (key != "held" or value)}
+
+
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_both_engines_say_the_same(stage: WindowsStage, linux: LinuxStage, case: Case) -> None:
     here, said = linux.play(case)
     there, answered = stage.play(case)
     for turn, one, other in zip(case.turns, said, answered, strict=True):
         expected, got = normalised(one, here), normalised(other, there)
-        for part in ("report", "observation"):
-            assert got.get(part) == expected.get(part), (turn.order, part)
+        assert told(got) == told(expected), turn.order
+        assert got.get("observation") == expected.get("observation"), turn.order
         # What fails leaves it out, with Python.
         assert bool(got.get("changed")) == bool(expected.get("changed")), turn.order
