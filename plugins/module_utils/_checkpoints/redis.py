@@ -42,12 +42,18 @@ class Item(Kind):
         return Look(False, "no BGSAVE was made for this event", {})
 
     def do(self) -> Done:
+        self.tools.patience.until(self._is_a_later_second, pause=1.0)
         now = self._now()
         self.tools.patience.until(self._begin, pause=1.0)
         return Done(self.tools.patience.until(lambda: self._is_saved(now), pause=1.0), {})
 
     def undo(self, noted: Noted) -> str:
         return "there is nothing to put back"
+
+    def _is_a_later_second(self) -> Proof:
+        """Than that of the last save, or of the start of Redis: seconds are all that tells saves apart."""
+        saved = _last_save(self._ask("INFO", "persistence").out)
+        return Proof(saved is None or self._now() > saved, "the last save of Redis is of this second")
 
     def _now(self) -> int:
         """Redis tells when it saved by its own clock."""
@@ -70,11 +76,11 @@ class Item(Kind):
     def _is_saved(self, since: int) -> Proof:
         """A save that is scheduled behind a rewrite of the log has not begun yet: only one that ended since counts."""
         info = self._ask("INFO", "persistence").out
-        saved = re.search(r"rdb_last_save_time:([0-9]+)", info)
+        saved = _last_save(info)
         is_ok = "rdb_last_bgsave_status:ok" in info
         if "rdb_bgsave_in_progress:0" not in info:
             return Proof(False, "Redis has not ended its save")
-        if saved and int(saved[1]) >= since and is_ok:
+        if saved is not None and saved >= since and is_ok:
             return Proof(True, "Redis has saved")
         if "rdb_last_bgsave_status:err" in info and "aof_rewrite_in_progress:1" not in info:
             raise EventsError("Redis could not save. Its log says why.")
@@ -83,3 +89,8 @@ class Item(Kind):
     def _ask(self, *words: str) -> Ran:
         seconds = self.tools.patience.request_timeout(self.tools.patience.left)
         return self.tools.run([*self.given["argv"], *words], seconds, user=self.given["become_user"])
+
+
+def _last_save(info: str) -> int | None:
+    found = re.search(r"rdb_last_save_time:([0-9]+)", info)
+    return int(found[1]) if found else None

@@ -35,6 +35,7 @@ class Redis:
         self.rewrites_until = 1000 + rewrites_for
         self.ends: float | None = None
         self.instead: dict[str, Ran] = {}
+        self.last_save = SECONDS_OF_REDIS - 60
 
     def answer(self, argv: list[str]) -> Ran:
         words = " ".join(argv[1:])
@@ -60,7 +61,7 @@ class Redis:
     def info(self) -> str:
         ended = self.ends is not None and self.clock.now >= self.ends
         is_rewriting = self.clock.now < self.rewrites_until
-        saved = SECONDS_OF_REDIS + (self.ends or 0) - 1000 if ended and self.status == "ok" else SECONDS_OF_REDIS - 60
+        saved = SECONDS_OF_REDIS + (self.ends or 0) - 1000 if ended and self.status == "ok" else self.last_save
         fields = {
             "rdb_changes_since_last_save": 0,
             "rdb_bgsave_in_progress": int(not ended and not is_rewriting),
@@ -74,12 +75,22 @@ class Redis:
         return Item(options_of(Item, **given), tools(seconds, self.clock, self.programs))
 
 
+def test_a_save_of_the_same_second_is_not_taken_for_ours() -> None:
+    redis = Redis(seconds=1, rewrites_for=5)
+    # As after the start of Redis, which counts as a save.
+    redis.last_save = SECONDS_OF_REDIS
+    assert redis.item().do() == ("Redis has saved", {})
+    assert redis.clock.now >= 1006
+
+
 def test_redis_is_waited_for_until_it_has_saved() -> None:
     redis = Redis(seconds=3)
     work = redis.item(become_user="redis")
     assert not work.look().done
     assert work.do() == ("Redis has saved", {})
     assert [argv[1:] for argv in redis.programs.ran] == [
+        ["INFO", "persistence"],
+        ["TIME"],
         ["TIME"],
         ["BGSAVE", "SCHEDULE"],
         *[["INFO", "persistence"]] * 4,
@@ -151,7 +162,7 @@ def test_a_redis_that_stops_answering_is_asked_until_the_time_is_over() -> None:
     with pytest.raises(Late):
         redis.item(seconds=5).do()
     asked = [argv for argv in redis.programs.ran if argv[1] == "INFO"]
-    assert len(asked) == 6
+    assert len(asked) == 7
 
 
 def test_a_wrong_option_is_said() -> None:
