@@ -270,9 +270,11 @@ class Reading:
         lenient = all(rule.get("unknown_names") == "ignore" for rule in self.rules.values())
         terminate = (self.versions[0]["event_type"] or "").lower() == "terminate"
         views = [(event["event_type"] or "Unknown", {*map(plain, event["resources"])}) for event in self.versions]
+        sources = {event["event_source"] for event in self.versions} - {None, ""}
         found = {
             "not everybody sees it Scheduled": any(event["event_status"] != "Scheduled" for event in self.versions),
             "its type or its names are disputed": any(view != views[0] for view in views),
+            "its source is disputed": len(sources) > 1,
             "nobody in reach sees it": not any(self.world.observations[host]["reachable"] for host in self.seen_by),
             "no host is known": not self.hosts,
             "several hosts have one name": bool(self.doubtful),
@@ -410,8 +412,8 @@ def run(start: int, cases: int) -> int:
         elif host in spoiled.observations:
             spoil(data, spoiled.observations[host]["told"])
         made, judged = spoiled.judged()
-        mistaken = {host for entry in made["events"] if entry["mistaken"] for host in entry["hosts"]}
-        assert not mistaken.intersection(host for entry in judged["approve"] for host in entry["hosts"])
+        mistaken = {entry["event_id"] for entry in made["events"] if entry["mistaken"]}
+        assert not mistaken.intersection(entry["event_id"] for entry in judged["approve"])
 
     fleets()
     nonsense()
