@@ -10,7 +10,6 @@ import time
 import typing as t
 from datetime import datetime, timezone
 
-from ansible.module_utils.urls import open_url
 from ansible.plugins.action import ActionBase
 from ansible_collections.graceful.azure.plugins.plugin_utils import _report_dir as report_dir
 from ansible_collections.graceful.azure.plugins.plugin_utils import _webhooks as webhooks
@@ -98,6 +97,9 @@ def _post(webhook: Json, body: Json, seconds: float) -> str:
 
 
 def _send(webhook: Json, body: Json, seconds: float) -> str:
+    # Loaded only where there is a webhook.
+    from ansible.module_utils.urls import open_url
+
     headers = {str(name): str(value) for name, value in webhook["headers"].items()}
     try:
         open_url(

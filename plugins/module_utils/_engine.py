@@ -15,18 +15,11 @@ from __future__ import annotations
 import contextlib
 import typing as t
 
-from ansible_collections.graceful.azure.plugins.module_utils._clock import Clock
-from ansible_collections.graceful.azure.plugins.module_utils._document import (
-    SCHEDULED,
-    STARTED,
-    Event,
-    fingerprint,
-    same_id,
-    seen_by,
-)
+from ansible_collections.graceful.azure.plugins.module_utils._document import SCHEDULED, STARTED, same_id
 from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
+from ansible_collections.graceful.azure.plugins.module_utils._look import Look, Order
 from ansible_collections.graceful.azure.plugins.module_utils._record import Keeper, LostClaim
-from ansible_collections.graceful.azure.plugins.module_utils._service import Reading, Service
+from ansible_collections.graceful.azure.plugins.module_utils._service import Service
 from ansible_collections.graceful.azure.plugins.module_utils._text import clean
 from ansible_collections.graceful.azure.plugins.module_utils._times import UNCONFIRMED_FOR, Times
 from ansible_collections.graceful.azure.plugins.module_utils._worker import Worker
@@ -35,47 +28,11 @@ if t.TYPE_CHECKING:
     from ansible_collections.graceful.azure.plugins.module_utils._steps import Steps
 
 Json = t.Dict[str, t.Any]
-POLL = 1.0
-BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
-class Order(t.NamedTuple):
-    """What to do. Steps, checkpoints and health checks have their options normalised, and secrets beside them."""
+class Engine(Look):
+    """Carries out every order."""
 
-    order: str = "look"
-    events: t.Sequence[Json] = ()
-    steps: t.Sequence[Json] = ()
-    checkpoint: t.Sequence[Json] = ()
-    health: t.Sequence[Json] = ()
-    # Why nobody knows what has to be well: then it is not.
-    health_mistake: str = ""
-    secrets: t.Mapping[str, Json] = {}
-    checkpoint_dir: str = ""
-    # Seconds until the host has to be ready; for put_back, seconds that undoing may take.
-    seconds: float = 300.0
-    # Seconds that this call may take.
-    wait: float = 0.0
-    # The document that the caller knows: a wait ends when it changes.
-    known: str = ""
-    undo_on_failure: bool = False
-    # What became of the step that the controller took, and how its balancers looked before.
-    controller_step: Json | None = None
-    looked: t.Mapping[str, Json] = {}
-    # For approve: how old, in seconds, this host's own verification may be.
-    max_age: float = 60.0
-    # What a step of the controller proved is proven again if it is older than this, in seconds.
-    fresh: float = 30.0
-    # For put_back: events that still stand, and for which the host is put back all the same.
-    lapsed: t.Sequence[str] = ()
-    # For look: whether to see that a record could be written.
-    probe_record: bool = False
-
-    @property
-    def event_ids(self) -> list[str]:
-        return [_id_of(event) for event in self.events]
-
-
-class Engine:
     def __init__(
         self,
         order: Order,
@@ -85,25 +42,10 @@ class Engine:
         detached: bool = True,
         boot_id: str | None = None,
     ) -> None:
-        self.order = order
-        self.keeper = keeper
-        self.clock: Clock = keeper.clock
-        self.boot_id = current_boot() if boot_id is None else boot_id
-        self.warnings: list[str] = []
-        self._service = service
-        self._vm_name = vm_name
+        super().__init__(order, service, vm_name, keeper, boot_id)
         self._detached = detached
-        self._begin = self.clock.monotonic()
-        self._reading: Reading | None = None
-        self._events: list[Event] = []
-        self._error: str | None = None
 
-    @property
-    def _left(self) -> float:
-        return max(0.0, self.order.wait - (self.clock.monotonic() - self._begin))
-
-    def carry_out(self) -> Json:
-        """Do what the order says as far as it goes, and answer with a report and a fresh observation."""
+    def _report(self) -> Json:
         does = {
             "look": self._look,
             "ready": self._ready,
@@ -112,81 +54,15 @@ class Engine:
             "release": self._release,
         }
         try:
-            report = does[self.order.order]()
+            return does[self.order.order]()
         except LostClaim as exc:
             held = dict.fromkeys(self.order.event_ids, exc.holder or {})
-            report = {"state": "held_by_other_run", "message": exc.message, "held": held}
+            return {"state": "held_by_other_run", "message": exc.message, "held": held}
         except EventsError as exc:
-            report = {"state": "failed", "message": exc.message, **exc.fields}
             if self.order.order in ("ready", "put_back"):
                 # What cannot even begin is not asked for again at once.
                 self._poll(self._changed)
-        return {"report": report, "observation": self._observation(), "warnings": self.warnings}
-
-    # ---- looking
-
-    def _observation(self) -> Json:
-        if self._reading is None and self._error is None:
-            self._read()
-        record: Json | None = None
-        record_error = None
-        try:
-            record = self.keeper.read()
-        except EventsError as exc:
-            record_error = exc.message
-        reading = self._reading
-        return {
-            "time": self.keeper.now,
-            "boot_id": self.boot_id,
-            "error": self._error,
-            "events": self._events if reading else None,
-            "document": fingerprint(self._events),
-            "document_incarnation": reading.document.incarnation if reading else None,
-            "clock_offset": reading.clock_offset if reading else None,
-            "vm_name": self._vm_name,
-            "api_version": self._service.api_version,
-            "endpoint": self._service.endpoint,
-            "record": record,
-            "record_error": record_error,
-        }
-
-    def _read(self) -> bool:
-        """Read the document; whether that was possible. A failure is kept and never looks like an empty document."""
-        try:
-            reading = self._service.read()
-            if self._vm_name is None:
-                self._vm_name = self._service.vm_name()
-        except EventsError as exc:
-            self._error = exc.message
-            return False
-        self.warnings.extend(oddity for oddity in reading.document.oddities if oddity not in self.warnings)
-        self._reading, self._error = reading, None
-        self._events = seen_by(reading.document, self._vm_name, reading.service_time)
-        return True
-
-    def _poll(self, over: t.Callable[[], bool], pause: float = POLL) -> bool:
-        """Read until it is over, or the time of this call is. A failure to read is waited out."""
-        limits = self._service.client.limits
-        self._service.client.limits = limits._replace(read_timeout=min(10.0, limits.read_timeout), retries=0)
-        try:
-            while True:
-                if self._read() and over():
-                    return True
-                if self._left <= 0:
-                    return False
-                self.clock.sleep(min(pause, self._left))
-        finally:
-            self._service.client.limits = limits
-
-    def _changed(self) -> bool:
-        return bool(self.order.known) and fingerprint(self._events) != self.order.known
-
-    def _look(self) -> Json:
-        if self.order.probe_record:
-            self.keeper.probe()
-        if self.order.wait > 0:
-            self._poll(self._changed)
-        return {"state": "looked", "message": ""}
+            return {"state": "failed", "message": exc.message, **exc.fields}
 
     # ---- getting ready
 
@@ -434,14 +310,6 @@ class Engine:
             worker.stop()
         released = self.keeper.release(self.order.event_ids)
         return {"state": "released", "message": f"{len(released)} claims given back"}
-
-
-def current_boot() -> str:
-    try:
-        with open(BOOT_ID) as file:
-            return file.read().strip()[:64]
-    except OSError:
-        return ""
 
 
 def _matches(state: Json, owner: Json) -> bool:

@@ -27,28 +27,37 @@ RETRY_AFTER_LEAST, RETRY_AFTER_MOST = 1.0, 30.0
 PROXY_AGENT_LOG = "/var/lib/azure-proxy-agent/ProxyAgent.Connection.log"
 
 
-def of_connection(
-    where: str, exc: Exception, out_of_time: bool, connect_timeout: float, total_timeout: float
+def of_socket(
+    where: str, exc: BaseException, connected: bool, timed_out: bool, connect_timeout: float, total_timeout: float
 ) -> PassingFailure:
-    """What an exception of requests, urllib3 or the socket means. With NoConnection nothing was sent, for certain."""
-    from requests.exceptions import ConnectTimeout, Timeout
-    from urllib3.exceptions import NewConnectionError
-
-    if isinstance(exc, ConnectTimeout):
+    """What a failed connection means. With NoConnection nothing was sent, for certain."""
+    if timed_out and not connected:
         return NoConnection(
             f"{where} did not take the connection within {connect_timeout:g} s. Is this an Azure VM with its primary "
             "network interface up, and is the address not blocked by a firewall or routed elsewhere?"
         )
-    if out_of_time or isinstance(exc, Timeout):
+    if timed_out:
         return PassingFailure(
             f"{where} did not finish its answer within {total_timeout:.3g} s. The first request of a VM may take two "
             "minutes: leave read_timeout above 120 for it."
         )
-    layers = list(_layers(exc))
-    cause = clean(getattr(layers[-1], "strerror", None) or layers[-1])
-    if any(isinstance(layer, NewConnectionError) for layer in layers):
+    cause = clean(getattr(exc, "strerror", None) or exc)
+    if not connected:
         return NoConnection(f"{where} cannot be reached ({cause}). Is this an Azure VM, and is endpoint right?")
     return PassingFailure(f"{where} broke off the connection ({cause}).")
+
+
+def of_requests(
+    where: str, exc: Exception, out_of_time: bool, connect_timeout: float, total_timeout: float
+) -> PassingFailure:
+    """The same for an exception of requests or urllib3."""
+    from requests.exceptions import ConnectTimeout, Timeout
+    from urllib3.exceptions import NewConnectionError
+
+    layers = list(_layers(exc))
+    connected = not any(isinstance(layer, (ConnectTimeout, NewConnectionError)) for layer in layers)
+    timed_out = isinstance(exc, Timeout) or (out_of_time and connected)
+    return of_socket(where, layers[-1], connected, timed_out, connect_timeout, total_timeout)
 
 
 def _layers(exc: BaseException) -> t.Iterator[BaseException]:

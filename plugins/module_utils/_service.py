@@ -22,7 +22,7 @@ from ansible_collections.graceful.azure.plugins.module_utils._document import (
 )
 from ansible_collections.graceful.azure.plugins.module_utils._endpoint import VNET_ENDPOINT, checked, lease_endpoints
 from ansible_collections.graceful.azure.plugins.module_utils._errors import PassingFailure, Refused, WrongOption
-from ansible_collections.graceful.azure.plugins.module_utils._transport import Reply, Transport
+from ansible_collections.graceful.azure.plugins.module_utils._transport import Reply
 
 EVENTS_PATH = "/metadata/scheduledevents"
 INSTANCE_PATH = "/metadata/instance"
@@ -141,10 +141,14 @@ class Service:
 
 
 def service_of(params: t.Mapping[str, t.Any], transport: Sender | None = None) -> Service:
-    """The service that the shared options name. Without requests another transport can be handed in."""
+    """The service that the shared options name."""
+    if transport is None:
+        from ansible_collections.graceful.azure.plugins.module_utils._requests_transport import RequestsTransport
+
+        transport = RequestsTransport()
     automatic = params["endpoint"].strip().lower() == AUTO
     client = Client(
-        transport or Transport(),
+        transport,
         VNET_ENDPOINT if automatic else checked(params["endpoint"]),
         Limits(params["connect_timeout"], params["read_timeout"], params["retries"]).checked(),
         fallbacks=lease_endpoints if automatic else tuple,

@@ -20,7 +20,7 @@ from ansible_collections.graceful.azure.plugins.module_utils._record import Keep
 from ansible_collections.graceful.azure.plugins.module_utils._text import clean, count, duration, is_masked, quoted
 
 if t.TYPE_CHECKING:
-    from ansible_collections.graceful.azure.plugins.module_utils._engine import Order
+    from ansible_collections.graceful.azure.plugins.module_utils._look import Order
 
 Json = t.Dict[str, t.Any]
 Progress = t.Callable[[str], None]

@@ -4,31 +4,25 @@
 
 # This file is private to the collection: it may change without notice.
 
-"""Moves bytes: one HTTP request at a time over one kept-alive connection, bounded in time and size."""
+"""Moves bytes: one HTTP request at a time over one kept-alive connection, bounded in time and size.
+
+This one needs nothing but Python. The engine uses it: loading requests would cost each call of a host a third of what
+ping costs. The other modules use requests (_requests_transport.py). Both pass the same tests.
+"""
 
 from __future__ import annotations
 
-import functools
+import http.client
+import select
 import socket
 import time
 import typing as t
+from urllib.parse import urlencode, urlsplit
 
 from ansible_collections.graceful.azure.plugins.module_utils._errors import PassingFailure, Refused
 
-REQUESTS_ERROR: str | None = None
-try:
-    import requests
-    from requests.adapters import HTTPAdapter
-    from urllib3.connection import HTTPConnection
-    from urllib3.connectionpool import HTTPConnectionPool
-    from urllib3.exceptions import HTTPError as Urllib3Error
-except ImportError:
-    import traceback
-
-    REQUESTS_ERROR = traceback.format_exc()
-    HTTPAdapter = HTTPConnection = object  # type: ignore[assignment,misc]
-
 USER_AGENT = "graceful.azure/0.2.0"
+HEADERS = {"Metadata": "true", "User-Agent": USER_AGENT, "Accept-Encoding": "identity"}
 MAX_BODY = 1 << 20
 
 
@@ -38,7 +32,7 @@ class Reply(t.NamedTuple):
     body: bytes
 
 
-class _Budget:
+class Budget:
     """When the request under way has to be over; shared with the socket that it uses."""
 
     deadline = 0.0
@@ -47,10 +41,18 @@ class _Budget:
         return self.deadline - time.monotonic()
 
 
-class _BoundedSocket(socket.socket):
+class BoundedSocket(socket.socket):
     """Counts the whole response against one deadline: a plain socket's timeout starts anew with every byte."""
 
-    budget: _Budget
+    budget: Budget
+
+    @classmethod
+    def of(cls, plain: socket.socket, budget: Budget) -> BoundedSocket:
+        timeout = plain.gettimeout()
+        bounded = cls(plain.family, plain.type, plain.proto, fileno=plain.detach())
+        bounded.budget = budget
+        bounded.settimeout(timeout)
+        return bounded
 
     def recv_into(self, *args: t.Any, **kwargs: t.Any) -> int:
         left = self.budget.left()
@@ -60,46 +62,30 @@ class _BoundedSocket(socket.socket):
         return super().recv_into(*args, **kwargs)
 
 
-class _Connection(HTTPConnection):
-    def __init__(self, budget: _Budget, *args: t.Any, **kwargs: t.Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._budget = budget
-
-    def _new_conn(self) -> socket.socket:
-        plain = super()._new_conn()
-        timeout = plain.gettimeout()
-        bounded = _BoundedSocket(plain.family, plain.type, plain.proto, fileno=plain.detach())
-        bounded.budget = self._budget
-        bounded.settimeout(timeout)
-        return bounded
+def address_of(url: str) -> str:
+    """What a message calls the service."""
+    return f"The metadata service at {url.partition('/metadata')[0]}"
 
 
-class _Adapter(HTTPAdapter):
-    def __init__(self, budget: _Budget) -> None:
-        self._budget = budget
-        super().__init__(pool_connections=1, pool_maxsize=1)
-
-    def init_poolmanager(self, *args: t.Any, **kwargs: t.Any) -> None:
-        super().init_poolmanager(*args, **kwargs)
-        self.poolmanager.pool_classes_by_scheme = {"http": self._new_pool}
-
-    def _new_pool(self, *args: t.Any, **kwargs: t.Any) -> t.Any:
-        pool = HTTPConnectionPool(*args, **kwargs)
-        pool.ConnectionCls = functools.partial(_Connection, self._budget)  # type: ignore[assignment]
-        return pool
+def checked(where: str, reply: Reply) -> Reply:
+    """The reply, if it is whole and not too large; at most one byte more than allowed has to be read for that."""
+    if len(reply.body) > MAX_BODY:
+        raise Refused(
+            f"{where} sent more than {MAX_BODY >> 20} MiB, which no Scheduled Events document needs. "
+            "Check that endpoint is Azure's metadata service."
+        )
+    announced = reply.headers.get("Content-Length", "")
+    if announced.isdigit() and len(reply.body) < int(announced) and reply.status != 304:
+        raise PassingFailure(f"{where} broke off after {len(reply.body)} of {announced} bytes.")
+    return reply
 
 
-class Transport:
+class PlainTransport:
     """Sends what it is told to; knows no proxy, no redirect and no retry."""
 
     def __init__(self) -> None:
-        self._budget = _Budget()
-        self._session = requests.Session()
-        self._session.trust_env = False
-        self._session.mount("http://", _Adapter(self._budget))
-        self._session.headers = requests.structures.CaseInsensitiveDict(
-            {"Metadata": "true", "User-Agent": USER_AGENT, "Accept-Encoding": "identity"}
-        )
+        self._budget = Budget()
+        self._kept: http.client.HTTPConnection | None = None
 
     def send(
         self,
@@ -112,31 +98,57 @@ class Transport:
         total_timeout: float,
     ) -> Reply:
         """Make one request, or raise what the operator should read."""
-        where = f"The metadata service at {url.partition('/metadata')[0]}"
+        where = address_of(url)
         self._budget.deadline = time.monotonic() + total_timeout
+        connection: http.client.HTTPConnection | None = None
+        connected = False
         try:
-            with self._session.request(
-                method,
-                url,
-                params=query,
-                headers=headers,
-                data=body,
-                timeout=(min(connect_timeout, total_timeout), total_timeout),
-                allow_redirects=False,
-                stream=True,
-            ) as response:
-                content = response.raw.read(MAX_BODY + 1, decode_content=False) or b""
-                announced = response.headers.get("Content-Length", "")
-        except (requests.exceptions.RequestException, Urllib3Error, OSError) as exc:
+            connection = self._connection(url, min(connect_timeout, total_timeout))
+            connected = True
+            target = f"{urlsplit(url).path}?{urlencode(query)}"
+            connection.request(method, target, body, {**HEADERS, **headers})
+            response = connection.getresponse()
+            reply = Reply(response.status, t.cast("t.Mapping[str, str]", response.headers), response.read(MAX_BODY + 1))
+        except (OSError, http.client.HTTPException, ValueError) as exc:
+            self._close(connection)
             from ansible_collections.graceful.azure.plugins.module_utils import _failures
 
-            out_of_time = self._budget.left() <= 0
-            raise _failures.of_connection(where, exc, out_of_time, connect_timeout, total_timeout) from exc
-        if len(content) > MAX_BODY:
-            raise Refused(
-                f"{where} sent more than {MAX_BODY >> 20} MiB, which no Scheduled Events document needs. "
-                "Check that endpoint is Azure's metadata service."
-            )
-        if announced.isdigit() and len(content) < int(announced) and response.status_code != 304:
-            raise PassingFailure(f"{where} broke off after {len(content)} of {announced} bytes.")
-        return Reply(response.status_code, response.headers, content)
+            timed_out = isinstance(exc, socket.timeout) or self._budget.left() <= 0
+            raise _failures.of_socket(where, exc, connected, timed_out, connect_timeout, total_timeout) from exc
+        except BaseException:
+            self._close(connection)
+            raise
+        if not response.isclosed():
+            # What is left of a body that is too large must not be taken for the next answer.
+            self._close(connection)
+        return checked(where, reply)
+
+    def _connection(self, url: str, seconds: float) -> http.client.HTTPConnection:
+        """The one from the last request, unless the service has closed it since."""
+        parts = urlsplit(url)
+        wanted = (parts.hostname or "", parts.port or http.client.HTTP_PORT)
+        kept = self._kept
+        if kept is not None:
+            if kept.sock is not None and (kept.host, kept.port) == wanted and not _readable(kept.sock):
+                kept.sock.settimeout(self._budget.left())
+                return kept
+            self._close(kept)
+        connection = http.client.HTTPConnection(*wanted, timeout=seconds)
+        connection.connect()
+        connection.sock = BoundedSocket.of(connection.sock, self._budget)
+        connection.sock.settimeout(self._budget.left())
+        self._kept = connection
+        return connection
+
+    def _close(self, connection: http.client.HTTPConnection | None) -> None:
+        if connection is not None:
+            connection.close()
+        if connection is self._kept:
+            self._kept = None
+
+
+def _readable(kept: socket.socket) -> bool:
+    """Nobody has asked anything: it is closed, or what is there belongs to no request."""
+    poller = select.poll()
+    poller.register(kept, select.POLLIN | select.POLLERR | select.POLLHUP)
+    return bool(poller.poll(0))

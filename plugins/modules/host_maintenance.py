@@ -247,10 +247,11 @@ import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.graceful.azure.plugins.module_utils._argspec import connection_options, run
-from ansible_collections.graceful.azure.plugins.module_utils._engine import Engine, Order
 from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError, WrongOption
+from ansible_collections.graceful.azure.plugins.module_utils._look import Look, Order
 from ansible_collections.graceful.azure.plugins.module_utils._record import Keeper, Run
 from ansible_collections.graceful.azure.plugins.module_utils._service import Service
+from ansible_collections.graceful.azure.plugins.module_utils._transport import PlainTransport
 
 # More than anybody waits, and less than what a record takes for a time.
 LONGEST = 1e6
@@ -272,13 +273,20 @@ def carry_out(module: AnsibleModule, service: Service) -> dict[str, t.Any]:
     if module.check_mode:
         order = order._replace(order="look", wait=0.0 if skipped else order.wait, probe_record=False)
     before = _noted(_record(keeper))
-    engine = Engine(order, service, params["vm_name"], keeper)
-    result = engine.carry_out()
+    result = _engine_for(order)(order, service, params["vm_name"], keeper).carry_out()
     # Ansible does not show what a module warns of if an action plugin calls it: they come with the rest.
     result["observation"]["warnings"] = result.pop("warnings")
     if skipped:
         result["report"] = {"state": "skipped", "message": "Check mode: nothing was done."}
     return dict(result, changed=before != _noted(result["observation"]["record"]))
+
+
+def _engine_for(order: Order) -> type[Look]:
+    if order.order == "look":
+        return Look
+    from ansible_collections.graceful.azure.plugins.module_utils._engine import Engine
+
+    return Engine
 
 
 def _record(keeper: Keeper) -> t.Mapping[str, t.Any] | None:
@@ -326,7 +334,7 @@ def main() -> None:
         "probe_record": {"type": "bool", "default": False},
         "timeout": {"type": "float", "default": 0},
     }
-    run(AnsibleModule({**connection_options(), **specific}, supports_check_mode=True), carry_out)
+    run(AnsibleModule({**connection_options(), **specific}, supports_check_mode=True), carry_out, PlainTransport())
 
 
 if __name__ == "__main__":

@@ -137,9 +137,10 @@ import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.graceful.azure.plugins.module_utils._approver import Terms, approve
-from ansible_collections.graceful.azure.plugins.module_utils._argspec import Viewpoint, connection_options, run
+from ansible_collections.graceful.azure.plugins.module_utils._argspec import connection_options, run
 from ansible_collections.graceful.azure.plugins.module_utils._errors import WrongOption
 from ansible_collections.graceful.azure.plugins.module_utils._service import Service
+from ansible_collections.graceful.azure.plugins.module_utils._viewpoint import Viewpoint
 
 
 def send(module: AnsibleModule, service: Service) -> dict[str, t.Any]:

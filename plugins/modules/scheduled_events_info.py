@@ -147,15 +147,10 @@ clock_offset:
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.graceful.azure.plugins.module_utils._argspec import (
-    Viewpoint,
-    connection_options,
-    filter_options,
-    filters_of,
-    run,
-)
+from ansible_collections.graceful.azure.plugins.module_utils._argspec import connection_options, run
 from ansible_collections.graceful.azure.plugins.module_utils._document import matching
 from ansible_collections.graceful.azure.plugins.module_utils._service import Service
+from ansible_collections.graceful.azure.plugins.module_utils._viewpoint import Viewpoint, filter_options, filters_of
 
 
 def read(module: AnsibleModule, service: Service) -> dict[str, t.Any]:

@@ -221,17 +221,12 @@ seen:
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.graceful.azure.plugins.module_utils._argspec import (
-    Viewpoint,
-    connection_options,
-    filter_options,
-    filters_of,
-    run,
-)
+from ansible_collections.graceful.azure.plugins.module_utils._argspec import connection_options, run
 from ansible_collections.graceful.azure.plugins.module_utils._client import Limits
 from ansible_collections.graceful.azure.plugins.module_utils._document import Event
 from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError, WrongOption
 from ansible_collections.graceful.azure.plugins.module_utils._service import Service
+from ansible_collections.graceful.azure.plugins.module_utils._viewpoint import Viewpoint, filter_options, filters_of
 from ansible_collections.graceful.azure.plugins.module_utils._waiter import CONDITIONS, Seen, wait
 
 # Only the first answer of a VM takes long; later, a stalled read must not hide a 30-second notice.

@@ -136,10 +136,12 @@ class Items(t.NamedTuple):
 def _kinds(
     load: t.Callable[[str], type[Kind]], names: t.Sequence[str], phase: str, noun: str, platform: str = LINUX
 ) -> Checker:
+    def possible() -> str:
+        return ", ".join(kind for kind in sorted(names) if platform in load(kind).platforms)
+
     def read(value: t.Any, name: str) -> Items:
         items: list[Json] = []
         secrets: Json = {}
-        possible = ", ".join(kind for kind in sorted(names) if platform in load(kind).platforms)
         if not isinstance(value, (list, tuple)):
             raise check.refuse(name, "a list", value)
         for number, given in enumerate(value, 1):
@@ -154,11 +156,11 @@ def _kinds(
                 raise WrongSetting(f"Two entries of {name} have the name {quoted(title)}. Give each its own.")
             if not isinstance(kind, str) or kind not in names:
                 said = "has no kind" if kind is None else f"has the unknown kind {quoted(kind)}"
-                raise WrongSetting(f"{where} {said}. Kinds are: {possible}.")
+                raise WrongSetting(f"{where} {said}. Kinds are: {possible()}.")
             if platform not in load(kind).platforms:
                 raise WrongSetting(
                     f"{where} has the kind {kind}, which a {platform.title()} host cannot do. Kinds for it are: "
-                    f"{possible}."
+                    f"{possible()}."
                 )
             item, secret = _item(load(kind), given, f"{where} ({kind})", platform)
             items.append({"name": title, "kind": kind, **item})

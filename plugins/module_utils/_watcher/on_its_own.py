@@ -22,8 +22,9 @@ from ansible_collections.graceful.azure.plugins.module_utils._document import (
     same_id,
     same_name,
 )
-from ansible_collections.graceful.azure.plugins.module_utils._engine import Engine, Order
+from ansible_collections.graceful.azure.plugins.module_utils._engine import Engine
 from ansible_collections.graceful.azure.plugins.module_utils._errors import WrongOption
+from ansible_collections.graceful.azure.plugins.module_utils._look import Order
 from ansible_collections.graceful.azure.plugins.module_utils._policy import (
     Decision,
     Facts,

@@ -18,7 +18,6 @@ import typing as t
 from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError, WrongOption
 from ansible_collections.graceful.azure.plugins.module_utils._peer import tls_context
 from ansible_collections.graceful.azure.plugins.module_utils._text import clean
-from ansible_collections.graceful.azure.plugins.module_utils._transport import REQUESTS_ERROR
 from ansible_collections.graceful.azure.plugins.module_utils._watcher import config as configuration
 from ansible_collections.graceful.azure.plugins.module_utils._watcher import files
 
@@ -34,12 +33,6 @@ def main(arguments: t.Sequence[str] | None = None) -> int:
     os.umask(0o077)
     try:
         config = configuration.load(given.config)
-        if REQUESTS_ERROR:
-            # It may be missing only while it is updated, so that the service is started again.
-            raise EventsError(
-                f"The Python library requests is missing for {sys.executable}. Install it (python3-requests), or run "
-                "the playbook graceful.azure.prepare, which does."
-            )
         if given.act:
             # The programs of the steps, and the files that they make, are as in a run.
             os.umask(0o022)
@@ -115,6 +108,7 @@ def _act(config: configuration.Config) -> int:
     from ansible_collections.graceful.azure.plugins.module_utils._client import Limits
     from ansible_collections.graceful.azure.plugins.module_utils._record import Keeper
     from ansible_collections.graceful.azure.plugins.module_utils._service import service_of
+    from ansible_collections.graceful.azure.plugins.module_utils._transport import PlainTransport
     from ansible_collections.graceful.azure.plugins.module_utils._watcher.on_its_own import HostRun, run_of
 
     if config.on_its_own is None:
@@ -123,6 +117,6 @@ def _act(config: configuration.Config) -> int:
     busy = "Another process of the watcher acts on this host already."
     files.lock(os.path.join(config.state_dir, "act.lock"), busy)
     limits = Limits(2.0, 10.0, 0)._asdict()
-    service = service_of({**limits, "endpoint": config.endpoint, "api_version": config.api_version})
+    service = service_of({**limits, "endpoint": config.endpoint, "api_version": config.api_version}, PlainTransport())
     keeper = Keeper(config.record_dir, run_of(config.host))
     return HostRun(config.on_its_own, keeper, service, config.vm_name, log, lambda: os.getppid() == parent).run()

@@ -16,11 +16,12 @@ import typing as t
 from ansible_collections.graceful.azure.plugins.module_utils._client import Limits
 from ansible_collections.graceful.azure.plugins.module_utils._clock import Clock
 from ansible_collections.graceful.azure.plugins.module_utils._document import Event, seen_by
-from ansible_collections.graceful.azure.plugins.module_utils._engine import current_boot
 from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError, PassingFailure
+from ansible_collections.graceful.azure.plugins.module_utils._look import current_boot
 from ansible_collections.graceful.azure.plugins.module_utils._record import Keeper
 from ansible_collections.graceful.azure.plugins.module_utils._service import Reading, Service, service_of
 from ansible_collections.graceful.azure.plugins.module_utils._text import clean, duration, listed
+from ansible_collections.graceful.azure.plugins.module_utils._transport import PlainTransport
 from ansible_collections.graceful.azure.plugins.module_utils._watcher import files, metrics, systemd
 from ansible_collections.graceful.azure.plugins.module_utils._watcher.changes import (
     BACK,
@@ -277,7 +278,8 @@ def _remove_others(spools: str, names: t.Sequence[str]) -> None:
 
 
 def _service(config: Config, limits: Limits) -> Service:
-    return service_of({**limits._asdict(), "endpoint": config.endpoint, "api_version": config.api_version})
+    options = {**limits._asdict(), "endpoint": config.endpoint, "api_version": config.api_version}
+    return service_of(options, PlainTransport())
 
 
 def _in_words(change: Change) -> str:

@@ -14,13 +14,6 @@ OLDEST = (3, 8)
 def missing(started: bool) -> str:
     if sys.version_info[:2] < OLDEST:
         return f"{sys.executable} is older than Python 3.8, which the watcher needs: set watcher_python."
-    try:
-        import requests  # noqa: F401
-    except ImportError:
-        return (
-            f"The Python library requests is missing for {sys.executable}. Install it (python3-requests), or run the "
-            "playbook graceful.azure.prepare, which does."
-        )
     if started and not os.path.isdir("/run/systemd/system"):
         return "This host is not run by systemd, which the watcher needs."
     if started and os.geteuid() != 0:

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 from ansible_collections.graceful.azure.plugins.module_utils import _steps
 from ansible_collections.graceful.azure.plugins.module_utils._clock import Clock
-from ansible_collections.graceful.azure.plugins.module_utils._engine import Engine, Order
+from ansible_collections.graceful.azure.plugins.module_utils._engine import Engine
 from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError, PassingFailure
 from ansible_collections.graceful.azure.plugins.module_utils._kind import Done, Json, Kind, Look, Noted
+from ansible_collections.graceful.azure.plugins.module_utils._look import Order
 from ansible_collections.graceful.azure.plugins.module_utils._record import Keeper, Run
 from ansible_collections.graceful.azure.plugins.module_utils._service import Service
 from ansible_collections.graceful.azure.plugins.module_utils._transport import Reply

@@ -3,22 +3,35 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import socket
+import threading
+import time
+import typing as t
 
 import pytest
 import requests
 import urllib3
 from ansible_collections.graceful.azure.plugins.module_utils import _failures
 from ansible_collections.graceful.azure.plugins.module_utils._errors import NoConnection, PassingFailure, Refused
-from ansible_collections.graceful.azure.plugins.module_utils._transport import Reply, Transport
+from ansible_collections.graceful.azure.plugins.module_utils._requests_transport import RequestsTransport
+from ansible_collections.graceful.azure.plugins.module_utils._transport import PlainTransport, Reply
 from ansible_collections.graceful.azure.tests.unit.module_utils.scripted import Peer
 
 PATH = "/metadata/scheduledevents"
 
 
-def ask(url: str, seconds: float = 5.0) -> Reply:
-    return Transport().send("POST", url + PATH, {"api-version": "x"}, {}, b"{}", seconds, seconds)
+Transport = type[PlainTransport | RequestsTransport]
+
+
+@pytest.fixture(params=[PlainTransport, RequestsTransport])
+def transport(request: pytest.FixtureRequest) -> Transport:
+    return t.cast(Transport, request.param)
+
+
+def ask(transport: Transport, url: str, seconds: float = 5.0) -> Reply:
+    return transport().send("POST", url + PATH, {"api-version": "x"}, {}, b"{}", seconds, seconds)
 
 
 def unused_port() -> int:
@@ -26,9 +39,9 @@ def unused_port() -> int:
         return int(server.getsockname()[1])
 
 
-def test_where_nothing_listens_nothing_was_sent() -> None:
+def test_where_nothing_listens_nothing_was_sent(transport: Transport) -> None:
     with pytest.raises(NoConnection, match=r"http://127\.0\.0\.1:\d+ cannot be reached .Connection refused"):
-        ask(f"http://127.0.0.1:{unused_port()}")
+        ask(transport, f"http://127.0.0.1:{unused_port()}")
 
 
 @pytest.mark.parametrize(
@@ -40,9 +53,9 @@ def test_where_nothing_listens_nothing_was_sent() -> None:
         (b"\x1b[2J{{ x }}\r\n\r\n", "broke off the connection"),
     ],
 )
-def test_once_there_was_a_connection_it_may_have_been_sent(answer: bytes, says: str) -> None:
+def test_once_there_was_a_connection_it_may_have_been_sent(transport: Transport, answer: bytes, says: str) -> None:
     with Peer(answer) as server, pytest.raises(PassingFailure, match=says) as failure:
-        ask(f"http://127.0.0.1:{server.port}")
+        ask(transport, f"http://127.0.0.1:{server.port}")
     assert not isinstance(failure.value, NoConnection)
     assert failure.value.message.isprintable()
     assert "{{" not in failure.value.message
@@ -51,17 +64,99 @@ def test_once_there_was_a_connection_it_may_have_been_sent(answer: bytes, says: 
 def test_a_network_that_fails_after_the_request_is_no_missing_connection() -> None:
     lost = OSError(errno.EHOSTUNREACH, "No route to host")
     exc = requests.exceptions.ConnectionError(urllib3.exceptions.ProtocolError("Connection aborted.", lost))
-    failure = _failures.of_connection("It", exc, False, 5, 5)
+    failure = _failures.of_requests("It", exc, False, 5, 5)
     assert failure.__class__ is PassingFailure
     assert "No route to host" in failure.message
 
 
-def test_a_whole_answer_is_bounded_in_time() -> None:
+def test_a_whole_answer_is_bounded_in_time(transport: Transport) -> None:
     answer = b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n" + b" " * 100
     with Peer(answer, pause=0.05) as server, pytest.raises(PassingFailure, match=r"did not finish .* within 0\.3 s"):
-        ask(f"http://127.0.0.1:{server.port}", 0.3)
+        ask(transport, f"http://127.0.0.1:{server.port}", 0.3)
 
 
-def test_a_whole_answer_is_bounded_in_size() -> None:
+def test_a_whole_answer_is_bounded_in_size(transport: Transport) -> None:
     with Peer(b"HTTP/1.1 200 OK\r\n\r\n" + b" " * (1 << 21)) as server, pytest.raises(Refused, match="more than 1 MiB"):
-        ask(f"http://127.0.0.1:{server.port}")
+        ask(transport, f"http://127.0.0.1:{server.port}")
+
+
+class Listener:
+    """A server on 127.0.0.1 that gives each connection its own answers, one for each request, and then closes it."""
+
+    def __init__(self, *connections: list[bytes]) -> None:
+        self.connections = 0
+        self.requests: list[bytes] = []
+        self._scripts = connections
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._socket.getsockname()[1]
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        for script in self._scripts:
+            with contextlib.suppress(OSError):
+                connection, _peer = self._socket.accept()
+                self.connections += 1
+                with connection:
+                    for answer in script:
+                        self.requests.append(connection.recv(65536))
+                        connection.sendall(answer)
+
+    def __enter__(self) -> Listener:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self._thread.join(5)
+        self._socket.close()
+
+
+def many(transport: Transport, server: Listener, times: int) -> list[Reply]:
+    sender = transport()
+    url = f"http://127.0.0.1:{server.port}{PATH}"
+    replies = []
+    for _time in range(times):
+        replies.append(sender.send("GET", url, {"api-version": "x"}, {}, None, 5.0, 5.0))
+        # What the service does after its answer has been done then.
+        time.sleep(0.2)
+    return replies
+
+
+ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nETag: one\r\n\r\n{}"
+
+
+def test_the_connection_is_kept(transport: Transport) -> None:
+    with Listener([ANSWER, ANSWER, ANSWER]) as server:
+        assert [reply.body for reply in many(transport, server, 3)] == [b"{}"] * 3
+    assert server.connections == 1
+
+
+def test_a_connection_that_the_service_has_closed_is_made_again(transport: Transport) -> None:
+    closing = ANSWER.replace(b"ETag: one", b"Connection: close")
+    with Listener([closing], [closing]) as server:
+        assert [reply.status for reply in many(transport, server, 2)] == [200, 200]
+    assert server.connections == 2
+    with Listener([ANSWER], [ANSWER]) as server:
+        # Closed without a word after the first answer.
+        assert [reply.status for reply in many(transport, server, 2)] == [200, 200]
+    assert server.connections == 2
+
+
+def test_what_nobody_asked_for_is_no_answer_to_the_next_request(transport: Transport) -> None:
+    with Listener([ANSWER + ANSWER.replace(b"{}", b"[]")], [ANSWER]) as server:
+        assert [reply.body for reply in many(transport, server, 2)] == [b"{}", b"{}"]
+
+
+def test_it_sends_what_the_service_wants_and_nothing_of_the_user(
+    transport: Transport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{unused_port()}")
+    with Listener([ANSWER]) as server:
+        (reply,) = many(transport, server, 1)
+    lines = server.requests[0].decode().split("\r\n")
+    assert lines[0] == f"GET {PATH}?api-version=x HTTP/1.1"
+    sent = {name.lower(): value for name, _colon, value in (line.partition(": ") for line in lines[1:] if line)}
+    assert sent["metadata"] == "true"
+    assert sent["user-agent"].startswith("graceful.azure/")
+    assert sent["accept-encoding"] == "identity"
+    assert sent["host"] == f"127.0.0.1:{server.port}"
+    assert reply.headers.get("etag") == reply.headers.get("ETag") == "one"

@@ -17,8 +17,9 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.graceful.azure.plugins.module_utils._clock import Clock
-from ansible_collections.graceful.azure.plugins.module_utils._engine import Engine, Order
+from ansible_collections.graceful.azure.plugins.module_utils._engine import Engine
 from ansible_collections.graceful.azure.plugins.module_utils._errors import PassingFailure, Refused
+from ansible_collections.graceful.azure.plugins.module_utils._look import Order
 from ansible_collections.graceful.azure.plugins.module_utils._record import Keeper, Run
 from ansible_collections.graceful.azure.plugins.module_utils._record_files import Damaged, Folder
 from ansible_collections.graceful.azure.plugins.module_utils._service import Service

@@ -21,7 +21,7 @@ from ansible_collections.graceful.azure.plugins.plugin_utils._watcher_program im
 from ansible_collections.graceful.azure.tests.unit.emulator.harness import Emulator, until
 
 Json = dict[str, t.Any]
-# Any Python that the hosts may have, with requests.
+# Any Python that the hosts may have.
 PYTHON = os.environ.get("WATCHER_PYTHON", sys.executable)
 ALL_CHANGES = ["appeared", "changed", "started", "gone", "back"]
 

@@ -9,7 +9,8 @@ import typing as t
 
 import pytest
 from ansible_collections.graceful.azure.plugins.module_utils._document import Document, parse, seen_by
-from ansible_collections.graceful.azure.plugins.module_utils._engine import Engine, Order
+from ansible_collections.graceful.azure.plugins.module_utils._engine import Engine
+from ansible_collections.graceful.azure.plugins.module_utils._look import Order
 from ansible_collections.graceful.azure.plugins.module_utils._record import Keeper, Run
 from ansible_collections.graceful.azure.plugins.module_utils._service import service_of
 from ansible_collections.graceful.azure.tests.unit.emulator.harness import EVENTS, Emulator, until

@@ -385,7 +385,6 @@ def test_the_packed_program_runs_on_the_oldest_python(tmp_path: Path) -> None:
         pytest.skip("there is no Python 3.8")
     program = tmp_path / "watcher.pyz"
     program.write_bytes(pack())
-    # Without requests, which that Python may not have.
     module = "ansible_collections.graceful.azure.plugins.module_utils._watcher.watcher"
     code = f"import sys; sys.path.insert(0, {str(program)!r}); import {module}"
     done = subprocess.run([python, "-I", "-c", code], capture_output=True, text=True, timeout=60, check=False)

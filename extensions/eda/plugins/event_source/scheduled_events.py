@@ -71,54 +71,10 @@ import runpy
 import typing as t
 from pathlib import Path
 
-import aiohttp
-
 COLLECTION = Path(__file__).resolve().parents[4]
 load = runpy.run_path(str(COLLECTION / "plugins" / "plugin_utils" / "_by_path.py"))["load"]
-errors, transport = load("module_utils._errors"), load("module_utils._transport")
-text, polling = load("module_utils._text"), load("plugin_utils._polling")
+transport, polling = load("module_utils._transport"), load("plugin_utils._polling")
 logger = logging.getLogger("graceful.azure.scheduled_events")
-
-
-class Sender:
-    """What the collection's client sends with where requests is not installed. It is called in threads."""
-
-    def __init__(self, session: aiohttp.ClientSession, loop: asyncio.AbstractEventLoop) -> None:
-        self._session = session
-        self._loop = loop
-
-    def send(self, *request: t.Any) -> t.Any:
-        return asyncio.run_coroutine_threadsafe(self._send(*request), self._loop).result()
-
-    async def _send(
-        self,
-        method: str,
-        url: str,
-        query: t.Mapping[str, str],
-        headers: t.Mapping[str, str],
-        body: bytes | None,
-        connect_timeout: float,
-        total_timeout: float,
-    ) -> t.Any:
-        where = f"The metadata service at {url.partition('/metadata')[0]}"
-        timeout = aiohttp.ClientTimeout(total=total_timeout, connect=min(connect_timeout, total_timeout))
-        try:
-            async with self._session.request(
-                method, url, params=query, headers=headers, data=body, timeout=timeout, allow_redirects=False
-            ) as response:
-                content = bytearray()
-                async for chunk in response.content.iter_chunked(1 << 16):
-                    content += chunk
-                    if len(content) > transport.MAX_BODY:
-                        raise errors.Refused(f"{where} sent more than a Scheduled Events document needs.")
-                return transport.Reply(response.status, response.headers, bytes(content))
-        except aiohttp.ClientConnectorError as exc:
-            cause = text.clean(exc.os_error.strerror or exc, 200)
-            raise errors.NoConnection(f"{where} cannot be reached ({cause}). Is endpoint right?") from exc
-        except (asyncio.TimeoutError, TimeoutError) as exc:
-            raise errors.PassingFailure(f"{where} did not finish its answer within {total_timeout:.3g} s.") from exc
-        except (aiohttp.ClientError, OSError) as exc:
-            raise errors.PassingFailure(f"{where} broke off the connection ({text.clean(exc, 200)}).") from exc
 
 
 async def watch(
@@ -136,17 +92,11 @@ async def main(queue: asyncio.Queue[t.Any], args: dict[str, t.Any]) -> None:
     """Poll until the rulebook ends."""
     options = polling.read_options(args)
     loop = asyncio.get_running_loop()
-    # Proxies are not used, and cookies are nobody's business.
-    session = aiohttp.ClientSession(
-        headers={"Metadata": "true", "User-Agent": transport.USER_AGENT, "Accept-Encoding": "identity"},
-        connector=aiohttp.TCPConnector(limit=0),
-        cookie_jar=aiohttp.DummyCookieJar(),
-        trust_env=False,
-    )
     pool = concurrent.futures.ThreadPoolExecutor(len(options.services), "scheduled_events")
     try:
-        services = [polling.Polled(place, options, Sender(session, loop), logger.warning) for place in options.services]
+        services = [
+            polling.Polled(one, options, transport.PlainTransport(), logger.warning) for one in options.services
+        ]
         await asyncio.gather(*(watch(polled, queue, loop, pool) for polled in services))
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
-        await session.close()

@@ -1,0 +1,104 @@
+# Copyright (c) 2026, graceful.azure contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is private to the collection: it may change without notice.
+
+"""Moves bytes as _transport.py does, with the library requests."""
+
+from __future__ import annotations
+
+import functools
+import socket
+import time
+import typing as t
+
+from ansible_collections.graceful.azure.plugins.module_utils._transport import (
+    HEADERS,
+    MAX_BODY,
+    BoundedSocket,
+    Budget,
+    Reply,
+    address_of,
+    checked,
+)
+
+REQUESTS_ERROR: str | None = None
+try:
+    import requests
+    from requests.adapters import HTTPAdapter
+    from urllib3.connection import HTTPConnection
+    from urllib3.connectionpool import HTTPConnectionPool
+    from urllib3.exceptions import HTTPError as Urllib3Error
+except ImportError:
+    import traceback
+
+    REQUESTS_ERROR = traceback.format_exc()
+    HTTPAdapter = HTTPConnection = object  # type: ignore[assignment,misc]
+
+
+class _Connection(HTTPConnection):
+    def __init__(self, budget: Budget, *args: t.Any, **kwargs: t.Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._budget = budget
+
+    def _new_conn(self) -> socket.socket:
+        return BoundedSocket.of(super()._new_conn(), self._budget)
+
+
+class _Adapter(HTTPAdapter):
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
+        super().__init__(pool_connections=1, pool_maxsize=1)
+
+    def init_poolmanager(self, *args: t.Any, **kwargs: t.Any) -> None:
+        super().init_poolmanager(*args, **kwargs)
+        self.poolmanager.pool_classes_by_scheme = {"http": self._new_pool}
+
+    def _new_pool(self, *args: t.Any, **kwargs: t.Any) -> t.Any:
+        pool = HTTPConnectionPool(*args, **kwargs)
+        pool.ConnectionCls = functools.partial(_Connection, self._budget)  # type: ignore[assignment]
+        return pool
+
+
+class RequestsTransport:
+    """Sends what it is told to; knows no proxy, no redirect and no retry."""
+
+    def __init__(self) -> None:
+        self._budget = Budget()
+        self._session = requests.Session()
+        self._session.trust_env = False
+        self._session.mount("http://", _Adapter(self._budget))
+        self._session.headers = requests.structures.CaseInsensitiveDict(HEADERS)
+
+    def send(
+        self,
+        method: str,
+        url: str,
+        query: t.Mapping[str, str],
+        headers: t.Mapping[str, str],
+        body: bytes | None,
+        connect_timeout: float,
+        total_timeout: float,
+    ) -> Reply:
+        """Make one request, or raise what the operator should read."""
+        where = address_of(url)
+        self._budget.deadline = time.monotonic() + total_timeout
+        try:
+            with self._session.request(
+                method,
+                url,
+                params=query,
+                headers=headers,
+                data=body,
+                timeout=(min(connect_timeout, total_timeout), total_timeout),
+                allow_redirects=False,
+                stream=True,
+            ) as response:
+                content = response.raw.read(MAX_BODY + 1, decode_content=False) or b""
+        except (requests.exceptions.RequestException, Urllib3Error, OSError) as exc:
+            from ansible_collections.graceful.azure.plugins.module_utils import _failures
+
+            out_of_time = self._budget.left() <= 0
+            raise _failures.of_requests(where, exc, out_of_time, connect_timeout, total_timeout) from exc
+        return checked(where, Reply(response.status_code, response.headers, content))

@@ -1,0 +1,97 @@
+# Copyright (c) 2026, graceful.azure contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This file is private to the collection: it may change without notice.
+
+"""The events as this VM sees them, and which of them a task asks for."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.graceful.azure.plugins.module_utils._document import Event, Filters, plain_name, seen_by
+from ansible_collections.graceful.azure.plugins.module_utils._errors import WrongOption
+from ansible_collections.graceful.azure.plugins.module_utils._service import Service
+
+
+def filter_options() -> dict[str, t.Any]:
+    return {
+        "event_ids": {"type": "list", "elements": "str", "aliases": ["event_id"]},
+        "event_types": {"type": "list", "elements": "str"},
+        "event_statuses": {"type": "list", "elements": "str"},
+        "event_sources": {"type": "list", "elements": "str"},
+        "only_mine": {"type": "bool", "default": False},
+    }
+
+
+def filters_of(params: t.Mapping[str, t.Any]) -> Filters:
+    for name in ("event_ids", "event_types", "event_statuses", "event_sources"):
+        if not all(value.strip() for value in params[name] or ()):
+            raise WrongOption(f"{name} has an empty entry, which no event matches. Leave it out to mean all events.")
+    for status in params["event_statuses"] or ():
+        if status.strip().lower() not in ("scheduled", "started"):
+            from ansible_collections.graceful.azure.plugins.module_utils._text import quoted
+
+            raise WrongOption(f"event_statuses has {quoted(status)}. Azure knows Scheduled and Started.")
+    return Filters(
+        params["event_ids"] or (),
+        params["event_types"] or (),
+        params["event_statuses"] or (),
+        params["event_sources"] or (),
+        params["only_mine"],
+    )
+
+
+class Look(t.NamedTuple):
+    events: list[Event]
+    incarnation: int | str | None
+    clock_offset: float | None
+
+
+class Viewpoint:
+    """The events as this VM sees them: its Azure name is asked of the service once, and only if it is not given."""
+
+    def __init__(self, module: AnsibleModule, service: Service, known_name: str | None = None) -> None:
+        self._module = module
+        self._service = service
+        given = module.params["vm_name"]
+        if given is not None and not given.strip():
+            raise WrongOption("vm_name is empty; leave it out to ask the service, or give the VM's Azure name.")
+        self.vm_name: str | None = plain_name(given.strip()) if given else known_name
+        self._asked = self.vm_name is not None
+        self._warned: set[str] = set()
+
+    def require_name(self, option: str) -> str:
+        """This VM's name, for what cannot be decided without it."""
+        name = self._ask()
+        if name is None:
+            raise WrongOption(
+                f"{option} needs this VM's Azure name, which the service does not tell (a classic VM?). Set vm_name."
+            )
+        return name
+
+    def _ask(self) -> str | None:
+        if not self._asked:
+            self.vm_name = self._service.vm_name()
+            self._asked = True
+        return self.vm_name
+
+    def look(self) -> Look:
+        """The events as this VM sees them now."""
+        reading = self._service.read()
+        if self._ask() is None:
+            self._warn(
+                "The service does not tell this VM's Azure name (a classic VM?): vm_name and affects_me are null. "
+                "Set vm_name to the VM's Azure name."
+            )
+        for oddity in reading.document.oddities:
+            self._warn(oddity)
+        events = seen_by(reading.document, self.vm_name, reading.service_time)
+        return Look(events, reading.document.incarnation, reading.clock_offset)
+
+    def _warn(self, text: str) -> None:
+        if text not in self._warned:
+            self._warned.add(text)
+            self._module.warn(text)
