@@ -113,6 +113,13 @@ function Test-AllGone {
     return $true
 }
 
+function Test-NearlyGone {
+    # Whether all of them are missing, and only the time to be sure is not over: some seconds at most.
+    param($Times)
+    foreach ($id in $Times.Ids) { if (-not $Times.First.Contains($id)) { return $false } }
+    return -not (Test-AllGone $Times)
+}
+
 function Get-ToldTimes {
     param($Times)
     return , (New-GracefulMap @{ started = $Times.Started; gone = $Times.MissingSince })
@@ -219,8 +226,8 @@ function Read-Document {
 }
 
 function Wait-Document {
-    # Reads until it is over, or the time of this call is. A failure to read is waited out.
-    param($Engine, [scriptblock]$Over, [double]$Pause = 1.0, [double]$Reserve = 0.0)
+    # Reads until it is over, or the time of this call is and nothing is nearly over. A failure to read is waited out.
+    param($Engine, [scriptblock]$Over, [double]$Pause = 1.0, [double]$Reserve = 0.0, [scriptblock]$Nearly = { $false })
     $limits = $Engine.Service.Limits
     $short = @{}
     foreach ($name in @($limits.PSBase.Keys)) { $short[$name] = $limits[$name] }
@@ -229,9 +236,11 @@ function Wait-Document {
     $Engine.Service.Limits = $short
     try {
         while ($true) {
-            if ((Read-Document $Engine) -and (& $Over)) { return $true }
+            $read = Read-Document $Engine
+            if ($read -and (& $Over)) { return $true }
             $left = (Get-CallLeft $Engine) - $Reserve
-            if ($left -le 0) { return $false }
+            if ($left -le 0 -and -not ($read -and (& $Nearly))) { return $false }
+            if ($left -le 0) { $left = $Pause }
             Wait-Graceful ([Math]::Min($Pause, $left))
         }
     }
@@ -504,7 +513,9 @@ function Invoke-PutBackOrder {
     $times = New-Times $awaited (Read-GracefulRecord $Engine.Keeper)
     $answered = $null -ne $Engine.Order['controller_step']
     if (-not $answered) {
-        $over = Wait-Document $Engine { Test-EventsGone $Engine $times } 0.5
+        # A second call would cost more than the seconds until it is sure.
+        $nearly = { $Engine.Order['wait'] -gt 0 -and (Test-NearlyGone $times) }
+        $over = Wait-Document $Engine { Test-EventsGone $Engine $times } 0.5 -Nearly $nearly
         Set-Times $Engine $mine $times
         if (-not $over) {
             return , (New-GracefulMap @{ state = 'waiting'; message = (Get-StandingMessage $Engine $mine); held = $held; times = (Get-ToldTimes $times) })

@@ -254,7 +254,8 @@ class Engine(Look):
         awaited = [event_id for event_id in mine if event_id not in self.order.lapsed]
         times = Times(awaited, self.keeper.read() or {"events": {}}, self.clock.monotonic(), self.keeper.now)
         if not self.order.controller_step:
-            over = self._poll(lambda: self._all_gone(times), 0.5)
+            # A second call would cost more than the seconds until it is sure.
+            over = self._poll(lambda: self._all_gone(times), 0.5, times.nearly_gone if self.order.wait else None)
             self._note_times(mine, times)
             if not over:
                 return {"state": "waiting", "message": self._standing(mine), "held": held, "times": times.told()}

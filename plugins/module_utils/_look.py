@@ -144,17 +144,21 @@ class Look:
         self._events = seen_by(reading.document, self._vm_name, reading.service_time)
         return True
 
-    def _poll(self, over: t.Callable[[], bool], pause: float = POLL) -> bool:
-        """Read until it is over, or the time of this call is. A failure to read is waited out."""
+    def _poll(
+        self, over: t.Callable[[], bool], pause: float = POLL, nearly: t.Callable[[], bool] | None = None
+    ) -> bool:
+        """Read until it is over, or the time of this call is and nothing is nearly over. A failure to read is waited
+        out."""
         limits = self._service.client.limits
         self._service.client.limits = limits._replace(read_timeout=min(10.0, limits.read_timeout), retries=0)
         try:
             while True:
-                if self._read() and over():
+                read = self._read()
+                if read and over():
                     return True
-                if self._left <= 0:
+                if self._left <= 0 and not (read and nearly and nearly()):
                     return False
-                self.clock.sleep(min(pause, self._left))
+                self.clock.sleep(min(pause, self._left) or pause)
         finally:
             self._service.client.limits = limits
 

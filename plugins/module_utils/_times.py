@@ -61,5 +61,9 @@ class Times:
     def all_gone(self) -> bool:
         return all(map(self.gone, self._event_ids))
 
+    def nearly_gone(self) -> bool:
+        """Whether all of them are missing, and only the time to be sure is not over: some seconds at most."""
+        return all(map(self.reads, self._event_ids)) and not self.all_gone()
+
     def told(self) -> Json:
         return {"started": self.started, "gone": self.missing_since}

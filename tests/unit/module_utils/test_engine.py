@@ -535,6 +535,26 @@ def test_gone_is_said_after_several_reads_over_some_seconds(world: World, starte
     assert world.azure.reads - reads >= 3
 
 
+def test_what_is_nearly_gone_when_the_time_of_a_call_is_over_needs_no_second_call(world: World) -> None:
+    event = world.azure.announce()
+    world.call("ready", event)
+    world.azure.end()
+    report, seconds = took(world, lambda: world.call("put_back", event, wait=1))
+    assert report["state"] == "put_back"
+    assert 5 <= seconds < 6
+
+
+def test_an_event_that_comes_back_is_not_nearly_gone(world: World) -> None:
+    event = world.azure.announce()
+    world.call("ready", event)
+    wire = world.azure.events.pop("A")
+    at_read(world, 3, lambda: world.azure.events.update(A=wire))
+    report, seconds = took(world, lambda: world.call("put_back", event, wait=1))
+    assert report["state"] == "waiting"
+    assert seconds <= 2
+    assert world.machine.out == {"app"}
+
+
 def test_an_empty_document_for_a_second_is_not_gone(world: World) -> None:
     event = world.azure.announce()
     world.call("ready", event)
