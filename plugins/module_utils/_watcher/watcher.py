@@ -28,6 +28,7 @@ from ansible_collections.graceful.azure.plugins.module_utils._watcher.changes im
     Change,
     Source,
     compare,
+    is_drained,
     message,
 )
 from ansible_collections.graceful.azure.plugins.module_utils._watcher.config import Config
@@ -67,7 +68,7 @@ class Watcher:
         self._state = State(os.path.join(config.state_dir, "state.json"), log, writes=printed is None)
         self._requests = metrics.Requests()
         self._last: tuple[t.Sequence[Event], int | str | None] | None = None
-        self._written = 0.0
+        self._written, self._written_drained = 0.0, False
         self._said: dict[str, tuple[str, float]] = {}
         self._own = OnItsOwnProcess(config, log, dry=printed is not None) if config.on_its_own else None
         if printed is None:
@@ -257,10 +258,11 @@ class Watcher:
 
     def _write_metrics(self, record: Json | None, at_once: bool = False) -> None:
         path, now = self.config.metrics_file, self.clock.monotonic()
-        due = at_once or not self._written or now - self._written >= METRICS_EVERY
+        drained = is_drained(record)
+        due = at_once or not self._written or now - self._written >= METRICS_EVERY or drained != self._written_drained
         if not path or self._printed is not None or not due:
             return
-        self._written = now
+        self._written, self._written_drained = now, drained
         events, incarnation = self._last or ((), None)
         waiting = {one.receiver.name: (len(one.spool), one.spool.dropped) for one in self.senders}
         seen = metrics.Seen(incarnation, events, record, waiting, self.config.on_its_own is not None)

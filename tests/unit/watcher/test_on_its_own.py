@@ -81,9 +81,13 @@ def test_a_cancelled_event_puts_it_back(host: Host, emulator: Emulator) -> None:
     event_id = emulator.publish("Reboot", ["web_0"], notice=100)
     until(lambda: not host.in_service)
     assert int(mask.read_text(), 8) == 0o022, "what a step makes may be read as if a run had made it"
+    figures = host.directory / "metrics.prom"
+    # Sooner than the figures are written if nothing happens.
+    until(lambda: "host_drained 1" in figures.read_text(), 10)
     emulator.obeys("/cancel", {"EventId": event_id})
     until(lambda: host.in_service, 60)
     until(lambda: host.record is None)
+    until(lambda: "host_drained 0" in figures.read_text(), 10)
 
 
 def test_it_waits_for_a_run_as_long_as_there_is_time(host: Host, emulator: Emulator) -> None:
