@@ -71,7 +71,7 @@ unit: unit-best unit-others ## Unit tests, with each ansible-core
 
 .PHONY: unit-best
 unit-best: best copy ## Unit tests, with the newest ansible-core that a Python found here can run
-	@cd $(COPY) && $(RUN) best pytest tests/unit -n 2 --dist loadfile $(ARGS)
+	@cd $(COPY) && $(RUN) best pytest tests/unit -n 4 --dist loadfile $(ARGS)
 
 .PHONY: unit-others
 unit-others: versions copy ## Unit tests, with the others (emulator and watcher know nothing of Ansible: once is enough)
@@ -85,7 +85,7 @@ integration: versions copy ## All integration tests against the emulator, with t
 
 .PHONY: integration-quick
 integration-quick: best copy ## A choice of them, and of the cycle's, that touches every module and role
-	@cd $(COPY) && $(RUN) best pytest tests/integration tests/cycle -m quick -n 2 --dist loadgroup $(ARGS)
+	@cd $(COPY) && $(RUN) best pytest tests/integration tests/cycle -m quick -n 4 --dist loadgroup $(ARGS)
 
 .PHONY: cycle
 cycle: main copy ## The maintenance cycle end to end, under faults and with the controller killed

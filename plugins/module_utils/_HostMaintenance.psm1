@@ -21,6 +21,9 @@ $script:UnconfirmedFor = 30.0
 $script:GoneReads = 3
 $script:GoneSeconds = 2.0
 $script:GoneSecondsScheduled = 5.0
+# A call that is nearly done may take so many seconds more, unless it is a short one.
+$script:NearlySeconds = 5.0
+$script:ShortCall = 2.0
 # The result of work that ended earlier than this is not taken for what is so now.
 $script:HeardWithin = 30.0
 # What a process of its own may take to begin and to verify what is done: a wait ends so much earlier.
@@ -239,7 +242,8 @@ function Wait-Document {
             $read = Read-Document $Engine
             if ($read -and (& $Over)) { return $true }
             $left = (Get-CallLeft $Engine) - $Reserve
-            if ($left -le 0 -and -not ($read -and (& $Nearly))) { return $false }
+            $late = (Get-GracefulMonotonic) - $Engine.Begin - $Engine.Order['wait']
+            if ($left -le 0 -and -not ($read -and $late -lt $script:NearlySeconds -and (& $Nearly))) { return $false }
             if ($left -le 0) { $left = $Pause }
             Wait-Graceful ([Math]::Min($Pause, $left))
         }
@@ -513,8 +517,9 @@ function Invoke-PutBackOrder {
     $times = New-Times $awaited (Read-GracefulRecord $Engine.Keeper)
     $answered = $null -ne $Engine.Order['controller_step']
     if (-not $answered) {
-        # A second call would cost more than the seconds until it is sure.
-        $nearly = { $Engine.Order['wait'] -gt 0 -and (Test-NearlyGone $times) }
+        # A second call would cost more than the seconds until it is sure. Where many hosts take turns, or others are about
+        # to join, the call is short and stays so.
+        $nearly = { $Engine.Order['wait'] -gt $script:ShortCall -and (Test-NearlyGone $times) -and -not (Test-AnotherStarted $Engine) }
         $over = Wait-Document $Engine { Test-EventsGone $Engine $times } 0.5 -Nearly $nearly
         Set-Times $Engine $mine $times
         if (-not $over) {
@@ -536,8 +541,12 @@ function Test-EventsGone {
     # A host that is about to go down is not put back, whichever of its events does it.
     param($Engine, $Times)
     Add-Sight $Times $Engine.Events
-    $others = @($Engine.Events | Where-Object { $_['affects_me'] -and $_['event_status'] -ceq 'Started' }).Count
-    return (Test-AllGone $Times) -and -not $others
+    return (Test-AllGone $Times) -and -not (Test-AnotherStarted $Engine)
+}
+
+function Test-AnotherStarted {
+    param($Engine)
+    return @($Engine.Events | Where-Object { $_['affects_me'] -and $_['event_status'] -ceq 'Started' }).Count -gt 0
 }
 
 function Set-Times {

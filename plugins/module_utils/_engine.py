@@ -28,6 +28,8 @@ if t.TYPE_CHECKING:
     from ansible_collections.graceful.azure.plugins.module_utils._steps import Steps
 
 Json = t.Dict[str, t.Any]
+# Seconds.
+SHORT_CALL = 2.0
 
 
 class Engine(Look):
@@ -254,8 +256,7 @@ class Engine(Look):
         awaited = [event_id for event_id in mine if event_id not in self.order.lapsed]
         times = Times(awaited, self.keeper.read() or {"events": {}}, self.clock.monotonic(), self.keeper.now)
         if not self.order.controller_step:
-            # A second call would cost more than the seconds until it is sure.
-            over = self._poll(lambda: self._all_gone(times), 0.5, times.nearly_gone if self.order.wait else None)
+            over = self._poll(lambda: self._all_gone(times), 0.5, lambda: self._nearly_gone(times))
             self._note_times(mine, times)
             if not over:
                 return {"state": "waiting", "message": self._standing(mine), "held": held, "times": times.told()}
@@ -272,8 +273,15 @@ class Engine(Look):
     def _all_gone(self, times: Times) -> bool:
         # A host that is about to go down is not put back, whichever of its events does it.
         times.note(self._events, self.clock.monotonic(), self.keeper.now)
-        others = any(event["affects_me"] and event["event_status"] == STARTED for event in self._events)
-        return times.all_gone() and not others
+        return times.all_gone() and not self._another_started()
+
+    def _nearly_gone(self, times: Times) -> bool:
+        """Then a second call would cost more than the seconds until it is sure. Where many hosts take turns, or others
+        are about to join, the call is short and stays so."""
+        return self.order.wait > SHORT_CALL and times.nearly_gone() and not self._another_started()
+
+    def _another_started(self) -> bool:
+        return any(event["affects_me"] and event["event_status"] == STARTED for event in self._events)
 
     def _note_times(self, mine: t.Sequence[str], times: Times) -> None:
         """Seen Started, or the host has booted since it was claimed: then gone will mean completed."""

@@ -21,6 +21,8 @@ from ansible_collections.graceful.azure.plugins.module_utils._service import Rea
 
 Json = t.Dict[str, t.Any]
 POLL = 1.0
+# A call that is nearly done may take so many seconds more.
+NEARLY = 5.0
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
@@ -156,7 +158,8 @@ class Look:
                 read = self._read()
                 if read and over():
                     return True
-                if self._left <= 0 and not (read and nearly and nearly()):
+                late = self.clock.monotonic() - self._begin - self.order.wait
+                if late >= 0 and not (read and nearly and late < NEARLY and nearly()):
                     return False
                 self.clock.sleep(min(pause, self._left) or pause)
         finally:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 import socket
-import time
 import typing as t
 
 from ansible_collections.graceful.azure.plugins.module_utils._transport import (
@@ -29,7 +28,6 @@ try:
     from requests.adapters import HTTPAdapter
     from urllib3.connection import HTTPConnection
     from urllib3.connectionpool import HTTPConnectionPool
-    from urllib3.exceptions import HTTPError as Urllib3Error
 except ImportError:
     import traceback
 
@@ -83,7 +81,7 @@ class RequestsTransport:
     ) -> Reply:
         """Make one request, or raise what the operator should read."""
         where = address_of(url)
-        self._budget.deadline = time.monotonic() + total_timeout
+        self._budget.begin(total_timeout)
         try:
             with self._session.request(
                 method,
@@ -96,9 +94,13 @@ class RequestsTransport:
                 stream=True,
             ) as response:
                 content = response.raw.read(MAX_BODY + 1, decode_content=False) or b""
-        except (requests.exceptions.RequestException, Urllib3Error, OSError) as exc:
+        except Exception as exc:
+            # Not only what the libraries say of broken answers: what they make of hostile ones, too.
             from ansible_collections.graceful.azure.plugins.module_utils import _failures
 
             out_of_time = self._budget.left() <= 0
             raise _failures.of_requests(where, exc, out_of_time, connect_timeout, total_timeout) from exc
+        if response.status_code < 200:
+            # The answer itself is still to come, and must not be taken for the next one.
+            self._session.close()
         return checked(where, Reply(response.status_code, response.headers, content))

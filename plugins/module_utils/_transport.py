@@ -12,6 +12,7 @@ ping costs. The other modules use requests (_requests_transport.py). Both pass t
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import select
 import socket
@@ -24,6 +25,8 @@ from ansible_collections.graceful.azure.plugins.module_utils._errors import Pass
 USER_AGENT = "graceful.azure/0.2.0"
 HEADERS = {"Metadata": "true", "User-Agent": USER_AGENT, "Accept-Encoding": "identity"}
 MAX_BODY = 1 << 20
+# With headers, chunks and what else HTTP allows beside the body.
+MAX_ANSWER = 4 << 20
 
 
 class Reply(t.NamedTuple):
@@ -33,9 +36,13 @@ class Reply(t.NamedTuple):
 
 
 class Budget:
-    """When the request under way has to be over; shared with the socket that it uses."""
+    """When the request under way has to be over, and what it has received; shared with the socket that it uses."""
 
     deadline = 0.0
+    received = 0
+
+    def begin(self, seconds: float) -> None:
+        self.deadline, self.received = time.monotonic() + seconds, 0
 
     def left(self) -> float:
         return self.deadline - time.monotonic()
@@ -59,7 +66,11 @@ class BoundedSocket(socket.socket):
         if left <= 0:
             raise socket.timeout("timed out")
         self.settimeout(left)
-        return super().recv_into(*args, **kwargs)
+        size = super().recv_into(*args, **kwargs)
+        self.budget.received += size
+        if self.budget.received > MAX_ANSWER:
+            raise OSError(f"it sent more than {MAX_ANSWER >> 20} MiB")
+        return size
 
 
 def address_of(url: str) -> str:
@@ -75,7 +86,8 @@ def checked(where: str, reply: Reply) -> Reply:
             "Check that endpoint is Azure's metadata service."
         )
     announced = reply.headers.get("Content-Length", "")
-    if announced.isdigit() and len(reply.body) < int(announced) and reply.status != 304:
+    known = announced.isascii() and announced.isdigit() and len(announced) < 20
+    if known and len(reply.body) < int(announced) and reply.status not in (204, 304):
         raise PassingFailure(f"{where} broke off after {len(reply.body)} of {announced} bytes.")
     return reply
 
@@ -86,6 +98,7 @@ class PlainTransport:
     def __init__(self) -> None:
         self._budget = Budget()
         self._kept: http.client.HTTPConnection | None = None
+        self._socket: socket.socket | None = None
 
     def send(
         self,
@@ -99,7 +112,7 @@ class PlainTransport:
     ) -> Reply:
         """Make one request, or raise what the operator should read."""
         where = address_of(url)
-        self._budget.deadline = time.monotonic() + total_timeout
+        self._budget.begin(total_timeout)
         connection: http.client.HTTPConnection | None = None
         connected = False
         try:
@@ -109,7 +122,8 @@ class PlainTransport:
             connection.request(method, target, body, {**HEADERS, **headers})
             response = connection.getresponse()
             reply = Reply(response.status, t.cast("t.Mapping[str, str]", response.headers), response.read(MAX_BODY + 1))
-        except (OSError, http.client.HTTPException, ValueError) as exc:
+        except Exception as exc:
+            # Not only what http.client says of broken answers: what it makes of hostile ones, too.
             self._close(connection)
             from ansible_collections.graceful.azure.plugins.module_utils import _failures
 
@@ -118,10 +132,21 @@ class PlainTransport:
         except BaseException:
             self._close(connection)
             raise
-        if not response.isclosed():
-            # What is left of a body that is too large must not be taken for the next answer.
+        lengths = response.headers.get_all("Content-Length") or []
+        if not response.isclosed() or reply.status < 200 or len(set(lengths)) > 1:
+            # What is left of an answer must not be taken for the next one.
             self._close(connection)
+        if len(set(lengths)) > 1:
+            raise PassingFailure(f"{where} gave its answer more than one length.")
         return checked(where, reply)
+
+    def abort(self) -> None:
+        """End the request under way, from another thread."""
+        self._budget.deadline = 0.0
+        kept = self._socket
+        if kept is not None:
+            with contextlib.suppress(OSError):
+                kept.shutdown(socket.SHUT_RDWR)
 
     def _connection(self, url: str, seconds: float) -> http.client.HTTPConnection:
         """The one from the last request, unless the service has closed it since."""
@@ -135,7 +160,7 @@ class PlainTransport:
             self._close(kept)
         connection = http.client.HTTPConnection(*wanted, timeout=seconds)
         connection.connect()
-        connection.sock = BoundedSocket.of(connection.sock, self._budget)
+        connection.sock = self._socket = BoundedSocket.of(connection.sock, self._budget)
         connection.sock.settimeout(self._budget.left())
         self._kept = connection
         return connection

@@ -29,7 +29,6 @@ notes:
 extends_documentation_fragment:
   - graceful.azure.attributes
   - graceful.azure.imds
-  - graceful.azure.imds.library
 options:
   order:
     description:
@@ -334,7 +333,9 @@ def main() -> None:
         "probe_record": {"type": "bool", "default": False},
         "timeout": {"type": "float", "default": 0},
     }
-    run(AnsibleModule({**connection_options(), **specific}, supports_check_mode=True), carry_out, PlainTransport())
+    module = AnsibleModule({**connection_options(), **specific}, supports_check_mode=True)
+    # Who prepares a host wants to know whether the other modules can run there, too.
+    run(module, carry_out, None if module.params["probe_record"] else PlainTransport())
 
 
 if __name__ == "__main__":

@@ -258,16 +258,18 @@ class Watcher:
 
     def _write_metrics(self, record: Json | None, at_once: bool = False) -> None:
         path, now = self.config.metrics_file, self.clock.monotonic()
-        drained = is_drained(record)
+        # A record that cannot be read says nothing of the host.
+        drained = self._written_drained if "record" in self._said else is_drained(record)
         due = at_once or not self._written or now - self._written >= METRICS_EVERY or drained != self._written_drained
         if not path or self._printed is not None or not due:
             return
-        self._written, self._written_drained = now, drained
+        self._written = now
         events, incarnation = self._last or ((), None)
         waiting = {one.receiver.name: (len(one.spool), one.spool.dropped) for one in self.senders}
         seen = metrics.Seen(incarnation, events, record, waiting, self.config.on_its_own is not None)
         try:
             files.write(path, metrics.text(self._requests, seen).encode("utf-8", "replace"), 0o644, sync=False)
+            self._written_drained = drained
         except OSError as exc:
             self._say("metrics", f"{path}: {exc.strerror or exc}. The figures are not written.")
 

@@ -160,3 +160,43 @@ def test_it_sends_what_the_service_wants_and_nothing_of_the_user(
     assert sent["accept-encoding"] == "identity"
     assert sent["host"] == f"127.0.0.1:{server.port}"
     assert reply.headers.get("etag") == reply.headers.get("ETag") == "one"
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"Content-Length: \xb2\r\n",
+        b"Content-Length: " + b"9" * 5000 + b"\r\n",
+        b"Content-Type: multipart/mixed; boundary*=a; boundary*0=b\r\n",
+        b"Content-Length: 2\r\nContent-Length: 4\r\n",
+        b"Transfer-Encoding: chunked\r\nX: y\r\n\r\n-5\r\n",
+    ],
+    ids=["no digit", "more digits than a number has", "a boundary in parts", "two lengths", "a negative chunk"],
+)
+def test_hostile_heads_are_failures_with_a_message_or_answers(transport: Transport, head: bytes) -> None:
+    answer = b"HTTP/1.1 200 OK\r\n" + head + b"\r\n{}"
+    with Peer(answer) as server, contextlib.suppress(PassingFailure):
+        assert ask(transport, f"http://127.0.0.1:{server.port}").status == 200
+
+
+def test_chunks_of_no_size_do_not_fill_the_memory(transport: Transport) -> None:
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-1\r\n"
+    with Peer(head + b" " * (16 << 20)) as server, pytest.raises((PassingFailure, Refused)):
+        ask(transport, f"http://127.0.0.1:{server.port}")
+
+
+def test_an_answer_after_an_early_one_is_not_taken_for_the_next(transport: Transport) -> None:
+    early = b"HTTP/1.1 103 Early Hints\r\n\r\n"
+    with Listener([early + ANSWER], [ANSWER.replace(b"{}", b"[]")]) as server:
+        assert many(transport, server, 2)[1].body == b"[]"
+
+
+def test_a_request_under_way_can_be_ended_from_another_thread() -> None:
+    sender = PlainTransport()
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}{PATH}"
+        threading.Timer(0.5, sender.abort).start()
+        begin = time.monotonic()
+        with pytest.raises(PassingFailure):
+            sender.send("GET", url, {}, {}, None, 60.0, 60.0)
+        assert time.monotonic() - begin < 30

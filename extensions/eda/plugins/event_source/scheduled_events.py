@@ -92,11 +92,16 @@ async def main(queue: asyncio.Queue[t.Any], args: dict[str, t.Any]) -> None:
     """Poll until the rulebook ends."""
     options = polling.read_options(args)
     loop = asyncio.get_running_loop()
-    pool = concurrent.futures.ThreadPoolExecutor(len(options.services), "scheduled_events")
+    senders = [transport.PlainTransport() for _place in options.services]
+    pool = concurrent.futures.ThreadPoolExecutor(len(senders), "scheduled_events")
     try:
         services = [
-            polling.Polled(one, options, transport.PlainTransport(), logger.warning) for one in options.services
+            polling.Polled(place, options, sender, logger.warning)
+            for place, sender in zip(options.services, senders, strict=True)
         ]
         await asyncio.gather(*(watch(polled, queue, loop, pool) for polled in services))
     finally:
+        # Python waits for the threads before it ends.
+        for sender in senders:
+            sender.abort()
         pool.shutdown(wait=False, cancel_futures=True)
