@@ -8,9 +8,10 @@ import typing as t
 
 from ansible_collections.graceful.azure.benchmarks.common import Json
 
-BAR, GAP, LEFT, WIDTH, UNIT = 18, 8, 330, 760, 110
+BAR, GAP, LEFT, WIDTH, UNIT = 18, 8, 400, 830, 110
 COLOURS = {True: "#2e7d32", False: "#c62828", None: "#546e7a"}
 HEAD = (
+    "<!--\nSPDX-FileCopyrightText: graceful.azure contributors\nSPDX-License-Identifier: GPL-3.0-or-later\n-->\n"
     '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="13">'
     '<rect width="100%" height="100%" fill="#ffffff"/>'
 )
