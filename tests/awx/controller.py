@@ -40,6 +40,9 @@ class Controller:
         made = {"id": number, "type": kind.removesuffix("s"), "url": url, "related": related, **fields}
         if kind == "projects":
             made.update(status="successful", scm_revision="1", summary_fields={})
+        # As in AWX: an inventory source is given the organization of its inventory.
+        if kind == "inventory_sources":
+            made["organization"] = self.objects["inventories"][fields["inventory"]]["organization"]
         if kind == "tokens":
             made["token"] = "the watcher's token"
         self.objects[kind][number] = made

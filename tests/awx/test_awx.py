@@ -52,9 +52,13 @@ def test_the_example_file_makes_everything_once(controller: Controller, awx_coll
         "azure_rm",
         "azure.azcollection.azure_rm",
     )
-    (schedule,) = controller.named("schedules").values()
-    assert schedule["unified_job_template"] == templates["Graceful prepare"]["id"]
-    assert "FREQ=DAILY" in schedule["rrule"]
+    schedules = controller.named("schedules")
+    assert {name: schedule["unified_job_template"] for name, schedule in schedules.items()} == {
+        "Graceful prepare": templates["Graceful prepare"]["id"],
+        "Graceful Azure": source["id"],
+    }
+    assert "FREQ=DAILY" in schedules["Graceful prepare"]["rrule"]
+    assert "FREQ=MINUTELY" in schedules["Graceful Azure"]["rrule"]
     nodes = controller.named("workflow_job_template_nodes")
     assert controller.related_names(nodes["plan"], "success_nodes") == ["ask"]
     assert controller.related_names(nodes["ask"], "success_nodes") == ["maintain"]
