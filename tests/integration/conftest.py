@@ -18,6 +18,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group(item.module.__name__ if own else "stage"))
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Where the groups do not count, each process plays everything: right, but many times as long."""
+    grouped = [item for item in session.items if item.get_closest_marker("xdist_group")]
+    if getattr(session.config.option, "loadgroup", False) and not all("@" in item.nodeid for item in grouped):
+        raise pytest.UsageError("pytest-xdist does not group tests with this pytest: use an older pytest.")
+
+
 @pytest.fixture(scope="session")
 def namespace_reads(tmp_path_factory: pytest.TempPathFactory) -> t.Iterator[NamespaceReads]:
     reads = NamespaceReads(tmp_path_factory.mktemp("namespace"))
