@@ -18,15 +18,15 @@ COPY := .cache/collections/ansible_collections/graceful/azure
 each = status=0; for name in $(1); do ($(2)) || status=1; done; exit $$status
 # As `each`, for all environments but that which make test uses.
 others = best=$$($(PYTHON) $(TOOLS)/environments.py best); $(call each,lowest main newest,[ "$$name" = "$$best" ] || { $(1); })
-# Runs the targets $(1), lint and types, and says what was skipped. Tests one after the other: each uses both processors, and
-# some wait for answers.
+# What make test does, then the targets $(1), and what was skipped. Tests one after the other: each uses both processors, and
+# some wait for answers. Lint and types give way to them.
 parts = rm -rf .cache/skipped; status=0; \
-	$(MAKE) --keep-going $(1) || status=$$?; \
-	$(MAKE) --keep-going --jobs=2 --output-sync=target lint types || status=$$?; \
+	nice $(MAKE) --keep-going --jobs=2 --output-sync=target types lint & beside=$$!; \
+	$(MAKE) --keep-going integration-quick unit-best $(1) || status=$$?; \
+	wait $$beside || status=$$?; \
 	echo; echo "== skipped, and why"; cat .cache/skipped/* 2>/dev/null | grep . || echo nothing; \
 	if [ $$status != 0 ]; then echo "== failed: see above"; exit $$status; fi; echo "== all passed"
-# The longest first: what make test does, and what make test-all does beside it.
-QUICK := integration-quick unit-best
+# What make test-all does beside make test, the longest first.
 MATRIX := integration sanity unit-others docs-lint tarball
 
 .PHONY: help
@@ -39,11 +39,11 @@ demo: main copy ## Play a maintenance from notice to restore against the emulato
 
 .PHONY: test
 test: best copy ## What a change has to pass, in a few minutes: unit tests, a choice of the others, lint and types
-	@$(call parts,$(QUICK))
+	@$(call parts)
 
 .PHONY: test-all
 test-all: versions copy ## The same and the whole matrix: each ansible-core, all integration tests, sanity, tarball, docs
-	@$(call parts,$(QUICK) $(MATRIX))
+	@$(call parts,$(MATRIX))
 
 .PHONY: matrix
 matrix: $(MATRIX) ## What test-all does beside test
@@ -71,7 +71,7 @@ unit: unit-best unit-others ## Unit tests, with each ansible-core
 
 .PHONY: unit-best
 unit-best: best copy ## Unit tests, with the newest ansible-core that a Python found here can run
-	@cd $(COPY) && $(RUN) best pytest tests/unit -n 4 --dist loadfile $(ARGS)
+	@cd $(COPY) && $(RUN) best pytest tests/unit -n 6 --dist loadfile $(ARGS)
 
 .PHONY: unit-others
 unit-others: versions copy ## Unit tests, with the others (emulator and watcher know nothing of Ansible: once is enough)
