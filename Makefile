@@ -127,7 +127,7 @@ lab: main copy ## A shell in an empty lab
 
 .PHONY: test-windows
 test-windows: main copy ## The modules for Windows on a real PowerShell under Wine (root on Debian or Ubuntu, downloads)
-	@cd $(COPY) && GRACEFUL_WINDOWS_CACHE="$${GRACEFUL_WINDOWS_CACHE:-$(CURDIR)/.cache/windows}" $(RUN) main pytest tests/windows $(WINDOWS_ARGS) $(ARGS)
+	@cd $(COPY) && GRACEFUL_WINDOWS_CACHE="$${GRACEFUL_WINDOWS_CACHE:-$(CURDIR)/.cache/windows}" $(RUN) main pytest tests/windows -n 2 --dist loadfile $(ARGS)
 
 .PHONY: sanity
 sanity: versions copy ## ansible-test sanity, with no exceptions

@@ -14,35 +14,25 @@ from ansible.playbook.conditional import Conditional
 from ansible_collections.graceful.azure.plugins.module_utils._steps import archive_name
 from ansible_collections.graceful.azure.plugins.module_utils._text import clean, clean_all, duration, quoted
 from ansible_collections.graceful.azure.plugins.plugin_utils import _controller_steps as controller
+from ansible_collections.graceful.azure.plugins.plugin_utils import _host_settings as written
+from ansible_collections.graceful.azure.plugins.plugin_utils import _settings as schema
 from ansible_collections.graceful.azure.plugins.plugin_utils import _task_files as task_files
 from ansible_collections.graceful.azure.plugins.plugin_utils._archive_copy import copied
 from ansible_collections.graceful.azure.plugins.plugin_utils._door import admitted
-from ansible_collections.graceful.azure.plugins.plugin_utils._host_settings import (
-    PLACEHOLDER,
-    api_version,
-    directories,
-    file_mistakes,
-    finder,
-    host_settings,
-)
 from ansible_collections.graceful.azure.plugins.plugin_utils._platform import platform_of
-from ansible_collections.graceful.azure.plugins.plugin_utils._report_dir import CHECKPOINTS
+from ansible_collections.graceful.azure.plugins.plugin_utils._play import run_so_far
+from ansible_collections.graceful.azure.plugins.plugin_utils._readiness import record_problem
+from ansible_collections.graceful.azure.plugins.plugin_utils._report_dir import CHECKPOINTS, absolute
 from ansible_collections.graceful.azure.plugins.plugin_utils._role_report import role_report
-from ansible_collections.graceful.azure.plugins.plugin_utils._settings import (
-    SETTINGS_ON,
-    Items,
-    Settings,
-    WrongSetting,
-    drain_not_set,
-    registered,
-    seconds,
-)
 from ansible_collections.graceful.azure.plugins.plugin_utils._slices import SlicedAction, SlicedModule, say
 
 MODULE = "graceful.azure.host_maintenance"
 SLICE = 10.0
-# In the first look, one host where packets are lost shall not cost the others their notice.
+# One host where packets are lost, or whose service says nothing, shall not cost the others their notice. With all its
+# retries a request takes no longer than both together; who could not be asked is asked again in the next pass.
 CONNECT_TIMEOUT = 2
+READ_TIMEOUT = 10
+APPROVE_TIMEOUT = 30
 UNFINISHED = ("working", "waiting")
 CHANGING = ("ready", "next", "put_back", "released", "approved", "working")
 SHOWN = ("policy", "min_available", "window", "drain_budget", "confirm", "gone_timeout", "vm_name")
@@ -76,38 +66,27 @@ Json = dict[str, t.Any]
 class ActionModule(SlicedAction):
     """Calls the engine on the host. Whatever happens to the host is data in the result, never a failed task."""
 
-    _supports_check_mode = True
-    _supports_async = False
-
-    def run(self, tmp: t.Any = None, task_vars: Json | None = None) -> Json:
-        result: Json = super().run(tmp, task_vars)
-        del tmp
-        self._task_vars = task_vars or {}
-        self._vars = self._task_vars
+    def _result(self, options: Json) -> Json:
+        self._task_vars = self._vars
         approval = self._task.args.get("approval")
         if approval:
             # Delegated to the host that approves: its variables count, and not those of the host of the task.
-            self._vars = {
-                **self._task_vars["hostvars"].raw_get(approval["host"]),
-                "hostvars": self._task_vars["hostvars"],
-            }
+            every = self._vars["hostvars"]
+            self._vars = {**every.raw_get(approval["host"]), "hostvars": every}
         self._host = str(self._vars.get("inventory_hostname", "host"))
         if "copy" in self._task.args:
             # Not by the modules of Ansible, of which ansible-core has none for Windows hosts.
-            result.update(copied(self, (self._vars.get("graceful_host") or {}).get("step")))
-        elif "pass" in self._task.args:
-            result.update(self._in_a_run(json.loads(self._task_vars["graceful_pass"]["run"])))
-        else:
-            result.update(self._alone())
-        self._remove_tmp_path(self._connection._shell.tmpdir)
-        return result
+            return copied(self, (self._vars.get("graceful_host") or {}).get("step"))
+        if "pass" in self._task.args:
+            return self._in_a_run(run_so_far(self._task_vars))
+        return self._alone()
 
     # ---- by itself, as a task of a user or for one of the roles drain, checkpoint and restore
 
     def _alone(self) -> Json:
         args = self._task.args
         role = str(args.get("role") or "")
-        before = registered(self._vars, "host") if args.get("continued") else {}
+        before = schema.registered(self._vars, "host") if args.get("continued") else {}
         if not role:
             try:
                 return self._as_a_task(dict(args))
@@ -145,7 +124,7 @@ class ActionModule(SlicedAction):
     def _carried_out(self, given: Json, before: Json) -> Json:
         """Call until the order is carried out, the controller has to take a step, or the time is over."""
         values = {key: self._given(given, key) for key in ("drain_steps", "checkpoint", "health")}
-        mistakes = file_mistakes(self, self._vars, values)
+        mistakes = written.file_mistakes(self, self._vars, values)
         if not self._task.args.get("role"):
             items = [*values["drain_steps"].items, *values["checkpoint"].items]
             mistakes += [_for_roles(item["name"], item["kind"]) for item in items if controller.is_needed_for(item)]
@@ -177,28 +156,19 @@ class ActionModule(SlicedAction):
             else:
                 say(f"[{self._host}] {told['report']['message']}; {duration(left)} left")
 
-    def _given(self, args: Json, key: str) -> Items:
+    def _given(self, args: Json, key: str) -> schema.Items:
         name = "steps" if key == "drain_steps" else key
         try:
-            return t.cast(Items, SETTINGS_ON[platform_of(self)][key].check(args.get(name) or [], name))
-        except WrongSetting as exc:
+            return t.cast(schema.Items, schema.SETTINGS_ON[platform_of(self)][key].check(args.get(name) or [], name))
+        except schema.WrongSetting as exc:
             raise AnsibleActionFail(clean(exc, 500)) from exc
 
     def _given_arguments(self, given: Json, values: Json, before: Json) -> Json:
         args = {key: value for key, value in given.items() if key not in FOR_CONTROLLER}
-        args.update(directories(platform_of(self), given))
-        args.update(steps=values["drain_steps"].shown, checkpoint=values["checkpoint"].shown)
-        args["health"] = values["health"].shown
-        args["secrets"] = _secrets(values.values())
+        args.update(written.directories(platform_of(self), given), **_work(values))
         if not _seconds(given, "silent_for", 120.0):
             args["silent_for"] = _seconds(given, "seconds", 300.0) + 300.0
-        step = before.get("step")
-        if step and step["mode"] == "look":
-            looked = (self._vars.get("maintenance_looked") or {}).get("results") or []
-            args["looked"] = controller.looked(looked, before["number"])
-        elif step:
-            args["controller_step"] = self._answer(step, values)
-        return args
+        return {**args, **self._taken(before.get("step"), values, before.get("number", 0))}
 
     def _told_alone(self, given: Json, values: Json, told: Json, until: float, module: SlicedModule) -> Json:
         drains, saves = values["drain_steps"].items, values["checkpoint"].items
@@ -212,126 +182,101 @@ class ActionModule(SlicedAction):
             "step": step,
             "next_tasks": STEP_TASKS if step else NOTHING,
             "passes": list(range(controller.most_passes(str(given.get("order")), drains, saves, record))),
-            "event": clean_all((given.get("events") or [PLACEHOLDER])[0]),
+            "event": clean_all((given.get("events") or [written.PLACEHOLDER])[0]),
             "interruptions": module.interruptions,
         }
 
     # ---- as one pass of the role maintenance
 
     def _in_a_run(self, run: Json) -> Json:
-        before = registered(self._vars, "host")
-        approval = self._task.args.get("approval")
         if run["only"] is not None and self._host not in run["only"]:
             return {"skipped": True, "skip_reason": "The event that this run is for does not concern the host."}
+        before = schema.registered(self._vars, "host")
         if before.get("skipped"):
             before = {}
-        order = self._approval(approval) if approval else run.get("orders", {}).get(self._host, {"order": "look"})
-        event = (order.get("events") or [PLACEHOLDER])[0]
+        order, approval = run["orders"].get(self._host, {"order": "look"}), self._task.args.get("approval")
+        if approval:
+            # The host has noted it a moment before it reported it.
+            order = {"order": "approve", "events": [approval["event"]], "max_age": approval["max_age"] + 5.0}
+        event = (order.get("events") or [written.PLACEHOLDER])[0]
         settings, mistakes = self._settings(run, event, files=bool(before) or bool(self._task.check_mode))
         args = self._arguments(run, order, settings, before)
-        if approval and time.time() - approval["reported"] > approval["max_age"]:
-            raw, interruptions = TOO_OLD, before.get("interruptions") or []
+        module = SlicedModule(self, MODULE, self._task_vars, "report", before.get("interruptions") or (), bool(before))
+        too_old = approval and time.time() - approval["reported"] > approval["max_age"]
+        unasked = written.why_not_asked(settings)
+        if unasked:
+            told = admitted({"failed": True, "msg": unasked})
         else:
-            raw, module = self._call(args, before, float(args["wait"]))
-            interruptions = module.interruptions
-        told = self._admitted(raw)
+            told = self._admitted(TOO_OLD if too_old else _call(module, args, float(args["wait"])))
+        told = written.in_words_of_inventory(told)
         observation = told["observation"] or {}
         if not before and (any(e["affects_me"] for e in observation.get("events") or []) or observation.get("record")):
             settings, mistakes = self._settings(run, event, files=True)
-        steps = settings.values["drain_steps"].items if settings.values["drain_steps"] else []
+        if self._task.check_mode and record_problem(told):
+            mistakes = [*mistakes, record_problem(told)]
+        steps = settings.values["drain_steps"].items
         self._say(told, order)
         place = str(run["options"]["report_dir"] or "graceful-reports")
         return {
             **told,
-            "host": self._host,
             "at": time.time(),
-            "pass": run.get("pass", 0) + 1,
+            "pass": run["pass"] + 1,
             "order": order["order"],
             "events": [one["event_id"] for one in order.get("events") or []],
             "event": event,
             "event_id": order["events"][0]["event_id"] if approval else "",
             "settings": {
                 **{key: settings.values[key] for key in SHOWN},
-                "drain_not_set": drain_not_set(self._vars),
+                "drain_not_set": settings.drain_not_set,
                 "looks": bool(controller.looks(steps, 0)),
+                "takes": _steps_in_words(steps, settings.values["checkpoint"].items),
+                "health": bool(settings.values["health"].items),
                 "steps": len(steps) + len(settings.values["checkpoint"].items),
             },
             "mistakes": mistakes,
-            "interruptions": interruptions,
-            "looks": controller.looks(steps, run.get("pass", 0) + 1),
+            "interruptions": module.interruptions,
+            "looks": controller.looks(steps, run["pass"] + 1),
             "step": self._step(told, settings.values, os.path.join(place, CHECKPOINTS)),
             "changed": _changed(told, before, order),
         }
 
-    def _approval(self, approval: Json) -> Json:
-        # The host has noted it a moment before it reported it.
-        return {"order": "approve", "events": [approval["event"]], "max_age": approval["max_age"] + 5.0, "wait": 0.0}
-
-    def _settings(self, run: Json, event: Json, files: bool) -> tuple[Settings, list[str]]:
-        settings, mistakes = host_settings(self, self._vars, event)
+    def _settings(self, run: Json, event: Json, files: bool) -> tuple[schema.Settings, list[str]]:
+        settings = written.host_settings(self, self._vars, event)
         drill = run["options"]["drill"]
         if drill:
             # Whatever anybody wrote: in a drill no host asks Azure.
             settings.values.update(endpoint=drill["endpoints"][self._host], vm_name=drill["names"][self._host])
-        return settings, mistakes + (file_mistakes(self, self._vars, settings.values) if files else [])
+        return settings, settings.messages + (written.file_mistakes(self, self._vars, settings.values) if files else [])
 
-    def _arguments(self, run: Json, order: Json, settings: Settings, before: Json) -> Json:
+    def _arguments(self, run: Json, order: Json, settings: schema.Settings, before: Json) -> Json:
         values = settings.values
         args: Json = {
-            "endpoint": values["endpoint"],
-            "api_version": api_version(values["api_version"], before),
+            **{key: values[key] for key in ("endpoint", "record_dir", "vm_name") if values[key]},
+            **{key: run[key] for key in ("run_id", "run_name")},
+            "api_version": written.api_version(values["api_version"], before),
             "connect_timeout": CONNECT_TIMEOUT,
-            "record_dir": values["record_dir"],
+            "read_timeout": APPROVE_TIMEOUT if order["order"] == "approve" else READ_TIMEOUT,
             "order": order["order"],
-            "run_id": run.get("run_id", ""),
-            "run_name": run.get("run_name", ""),
             "wait": order.get("wait", 0.0),
             "known": order.get("known", ""),
         }
-        if values["vm_name"]:
-            args["vm_name"] = values["vm_name"]
         if order["order"] == "look":
             return args
-        args.update(events=order["events"], seconds=order.get("seconds", 60.0), force=bool(run.get("force")))
+        args.update(events=order["events"], seconds=order.get("seconds", 60.0), force=run["options"]["force_claim"])
         args.update(max_age=order.get("max_age", 60.0), fresh=order.get("fresh", 30.0))
         if order["order"] in ("ready", "put_back"):
-            args.update(self._work(order, values))
+            args.update(_work(values))
+            if not order.get("drain", True):
+                args.update(steps=[], checkpoint=[])
+            args.update({key: values[key] for key in ("checkpoint_dir", "undo_on_failure")})
             args["health_mistake"] = settings.mistakes.get("graceful_health", "")
             args["silent_for"] = 300.0 if order["order"] == "put_back" else 120.0
             args["lapsed"] = order.get("lapsed") or []
-            taken = run.get("controller_steps", {}).get(self._host)
-            if taken and taken["mode"] == "look":
-                looked = self._vars.get("maintenance_looked") or {}
-                args["looked"] = controller.looked(looked.get("results") or [], run["pass"])
-            elif taken and before.get("step"):
-                args["controller_step"] = self._answer(before["step"], values)
+            taken = run["controller_steps"].get(self._host)
+            # To look at the balancers, the run has asked for; for every other step, the host.
+            step = taken if taken and taken["mode"] == "look" else taken and before.get("step")
+            args.update(self._taken(step, values, run["pass"]))
         return args
-
-    def _work(self, order: Json, values: Json) -> Json:
-        drains, saves, health = values["drain_steps"], values["checkpoint"], values["health"]
-        wanted = order["order"] == "put_back" or order.get("drain", True)
-        return {
-            "steps": drains.shown if drains and wanted else [],
-            "checkpoint": saves.shown if wanted else [],
-            "health": health.shown,
-            "secrets": _secrets((drains, saves, health)),
-            "checkpoint_dir": values["checkpoint_dir"],
-            "undo_on_failure": values["undo_on_failure"],
-        }
-
-    def _call(self, args: Json, before: Json, wait: float) -> tuple[Json, SlicedModule]:
-        """One call; a host that does not answer is tried again as long as the call may take."""
-        begin = time.monotonic()
-        module = SlicedModule(self, MODULE, self._task_vars, "report", before.get("interruptions") or (), bool(before))
-        while True:
-            called = module.run(args)
-            left = wait - (time.monotonic() - begin)
-            if not called.interrupted:
-                return called.result, module
-            if left <= 0:
-                return {**called.result, "unreachable": True}, module
-            module.reconnect(left)
-            args["wait"] = max(0.0, left)
 
     def _admitted(self, raw: Json) -> Json:
         told = admitted(raw)
@@ -341,17 +286,24 @@ class ActionModule(SlicedAction):
 
     # ---- steps that the controller takes
 
+    def _taken(self, step: Json | None, values: Json, number: int) -> Json:
+        """What the controller has done for the host, as an argument for its next call."""
+        if step is None:
+            return {}
+        if step["mode"] == "look":
+            looked = (self._vars.get("maintenance_looked") or {}).get("results") or []
+            return {"looked": controller.looked(looked, number)}
+        return {"controller_step": self._answer(step, values)}
+
     def _step(self, told: Json, values: Json, place: str) -> Json | None:
         step = (told["report"] or {}).get("next")
         if step is None:
             return None
-        part = values["checkpoint" if step["phase"] == "checkpoint" else "drain_steps"]
-        items = part.items if part else []
-        described = controller.described(step, items, time.time(), finder(self, self._vars), platform_of(self))
+        items, platform = _items(values, step), platform_of(self)
+        described = controller.described(step, items, time.time(), written.finder(self, self._vars), platform)
         # Where an archive lies on the controller must not be the host's word.
-        place = os.path.realpath(os.path.expanduser(place))
-        name = archive_name(step["name"], platform_of(self))
-        return {**described, "controller_copy": os.path.join(place, self._host, name)}
+        copy = os.path.join(absolute(place), self._host, archive_name(step["name"], platform))
+        return {**described, "controller_copy": copy}
 
     def _answer(self, step: Json, values: Json) -> Json:
         told = controller.answer(step, self._vars.get("maintenance_answer"))
@@ -365,8 +317,7 @@ class ActionModule(SlicedAction):
         lost = [name for name in step.get("evidence") or [] if self._was_lost(name)]
         if lost:
             return "The host could not be reached by the probe."
-        part = values["checkpoint" if step["phase"] == "checkpoint" else "drain_steps"]
-        item = next((one for one in (part.items if part else []) if one["name"] == step["name"]), None)
+        item = next((one for one in _items(values, step) if one["name"] == step["name"]), None)
         given = item["options"].get(step["probe"]) if item else None
         if given is None or task_files.is_file(given):
             return ""
@@ -378,16 +329,14 @@ class ActionModule(SlicedAction):
             except Exception as exc:
                 return f"The {step['probe']} cannot be evaluated: {clean(exc, 300)}"
             if not held:
-                return f"The {step['probe']} did not pass."
+                return f"The {step['probe']} {quoted(condition, 120)} is false."
         return ""
 
     def _was_lost(self, name: str) -> bool:
         seen = self._vars.get(name)
         if not isinstance(seen, t.Mapping):
             return False
-        return any(
-            controller.is_bad({"unreachable": one.get("unreachable")}) for one in [seen, *(seen.get("results") or [])]
-        )
+        return any(one.get("unreachable") for one in [seen, *(seen.get("results") or [])])
 
     def _evaluate(self, condition: t.Any, variables: Json) -> bool:
         if isinstance(condition, bool):
@@ -420,17 +369,45 @@ def _changed(told: Json, before: Json, order: Json) -> bool:
     return state in CHANGING and not again
 
 
-def _secrets(parts: t.Iterable[Items | None]) -> str:
-    """One text: of a dictionary, Ansible would cross out each value wherever it is in the answer, also within names."""
-    return json.dumps({key: value for part in parts if part for key, value in part.secrets.items()})
+def _call(module: SlicedModule, args: Json, wait: float) -> Json:
+    """One call; a host that does not answer is tried again as long as the call may take."""
+    begin = time.monotonic()
+    while True:
+        called = module.run(args)
+        left = wait - (time.monotonic() - begin)
+        if not called.interrupted:
+            return called.result
+        if left <= 0:
+            return {**called.result, "unreachable": True}
+        module.reconnect(left)
+        args["wait"] = max(0.0, left)
+
+
+def _work(values: Json) -> Json:
+    parts: list[schema.Items] = [values[key] for key in ("drain_steps", "checkpoint", "health")]
+    shown = {name: part.shown for name, part in zip(("steps", "checkpoint", "health"), parts, strict=True)}
+    # One text: of a dictionary, Ansible would cross out each value wherever it is in the answer, also within names.
+    return {**shown, "secrets": json.dumps({key: value for part in parts for key, value in part.secrets.items()})}
+
+
+def _items(values: Json, step: Json) -> list[Json]:
+    part: schema.Items = values["checkpoint" if step["phase"] == "checkpoint" else "drain_steps"]
+    return part.items
 
 
 def _seconds(given: Json, key: str, default: float) -> float:
     try:
-        return default if given.get(key) is None else seconds(given[key], key)
-    except WrongSetting as exc:
+        return default if given.get(key) is None else schema.seconds(given[key], key)
+    except schema.WrongSetting as exc:
         raise AnsibleActionFail(clean(exc, 300)) from exc
 
 
 def _for_roles(name: str, kind: str) -> str:
     return f"The controller takes the step {quoted(name)} ({kind}), which a task cannot do. Use the collection's roles."
+
+
+def _steps_in_words(steps: t.Sequence[Json], checkpoint: t.Sequence[Json]) -> str:
+    """For the plan: `out (command), queue (tasks); saves cache`."""
+    taken = ", ".join(f"{clean(step['name'], 80)} ({step['kind']})" for step in steps) or "nothing to drain"
+    saved = ", ".join(clean(item["name"], 80) for item in checkpoint)
+    return taken + (f"; saves {saved}" if saved else "")

@@ -14,75 +14,48 @@ import uuid
 from ansible import constants as C
 from ansible import context
 from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
 from ansible.utils.vars import load_extra_vars
 from ansible_collections.graceful.azure.plugins.module_utils._checks import WrongSetting
 from ansible_collections.graceful.azure.plugins.module_utils._text import clean, iso
+from ansible_collections.graceful.azure.plugins.plugin_utils import _play as play
+from ansible_collections.graceful.azure.plugins.plugin_utils import _recap as recap
+from ansible_collections.graceful.azure.plugins.plugin_utils import _reconcile as reconcile
 from ansible_collections.graceful.azure.plugins.plugin_utils import _report_dir as report_dir
+from ansible_collections.graceful.azure.plugins.plugin_utils import _settings as schema
 from ansible_collections.graceful.azure.plugins.plugin_utils._door import admitted
 from ansible_collections.graceful.azure.plugins.plugin_utils._drill import under_way
 from ansible_collections.graceful.azure.plugins.plugin_utils._event_hosts import asked_hosts
-from ansible_collections.graceful.azure.plugins.plugin_utils._play import (
-    play_hosts,
-    require_all_tasks,
-    require_linear,
-    variables_of,
-)
-from ansible_collections.graceful.azure.plugins.plugin_utils._recap import (
-    doing,
-    failure_of,
-    last_occasions,
-    messages,
-    report,
-    standing,
-)
-from ansible_collections.graceful.azure.plugins.plugin_utils._reconcile import (
-    NOTHING,
-    STEP_TAKEN_WITHIN,
-    Seen,
-    advance,
-    begin,
-)
-from ansible_collections.graceful.azure.plugins.plugin_utils._settings import (
-    INTERNAL,
-    NO_SUCH_VARIABLE,
-    PREFIX,
-    misspelt,
-    read_settings,
-)
 from ansible_collections.graceful.azure.plugins.plugin_utils._slices import say
 
 Json = dict[str, t.Any]
+# A host that an earlier play has lost, or that a condition leaves out, may have announcements all the same.
+NO_ANSWER: Json = {"msg": "it took no part in this run: an earlier play or task has lost it"}
 # After so many seconds without a change, what is announced and what is waited for is said again.
 QUIET = 30
 
 
-class ActionModule(ActionBase):
+class ActionModule(play.Plugin):
     """The run's state: made at the beginning, and carried on by each pass. Runs on the controller, once for all."""
 
     _requires_connection = False
-    _supports_check_mode = True
-    _supports_async = False
 
-    def run(self, tmp: t.Any = None, task_vars: Json | None = None) -> Json:
-        result: Json = super().run(tmp, task_vars)
-        del tmp
-        self._vars = task_vars or {}
+    def _result(self, options: Json) -> Json:
         state = self._task.args.get("state")
         if state == "recap":
-            return {**result, "msg": self._recap(), "changed": False}
+            return {"msg": self._recap()}
         try:
-            run, told = self._begin() if state == "begin" else self._advance()
+            run, told = {"begin": self._begin, "advance": self._advance, "end": self._end}[str(state)]()
         except WrongSetting as exc:
             raise AnsibleActionFail(clean(exc, 1000)) from exc
-        told_of = report(run) if run["done"] or run.get("tell") else {}
+        told_of = recap.report(run) if run["done"] or run.get("tell") else {}
         if run["done"] and run["options"]["webhooks"] and not run["check_mode"]:
-            run["tell"] += last_occasions(told_of)
+            run["tell"] += recap.last_occasions(told_of)
         # Registered, and no facts: those could be overwritten by the facts that a host tells. The whole run is one
         # text, which Ansible does not look into each time that something else is asked for.
         whole = json.dumps(run, default=str)
-        result.update(_for_tasks(run, told_of), msg=told, changed=False, run=whole, report=told_of)
-        return result
+        place = run["options"]["report_dir"]
+        page = f"{report_dir.absolute(place)}/{report_dir.LATEST}.html" if place else ""
+        return {**_for_tasks(run, told_of, page), "msg": told, "run": whole, "report": told_of}
 
     def _recap(self) -> list[str]:
         """Shown by itself: a callback that leaves out tasks that went well would not show it."""
@@ -94,15 +67,16 @@ class ActionModule(ActionBase):
     # ---- the beginning
 
     def _begin(self) -> tuple[Json, list[str]]:
-        require_linear(self)
-        require_all_tasks(self._vars, self._task.tags)
+        play.require_linear(self)
+        play.require_one_batch(self)
+        play.require_all_tasks(self._vars, self._task.tags)
         options = self._options()
         now = time.time()
         name = options["run_name"] or f"{socket.gethostname()} {iso(now)}"
         if options["drill"]:
             name = f"drill, {name}"
-        run = begin(str(uuid.uuid4()), name, options, now)
-        run.update(options=options, force=options["force_claim"], **self._known_names(options))
+        run = reconcile.begin(str(uuid.uuid4()), name, options, now)
+        run.update(self._known_names(options))
         told = [f"Run {name}"]
         if options["event"] and not options["drill"]:
             told.append(self._limit_to_event(run, options["event"]))
@@ -111,10 +85,10 @@ class ActionModule(ActionBase):
 
     def _limit_to_event(self, run: Json, event: Json) -> str:
         """Only the hosts behind the event are asked, if it is known who they are. Returns what to say."""
-        every, play = self._vars["hostvars"], play_hosts(self._vars)
+        every, hosts = self._vars["hostvars"], play.play_hosts(self._vars)
         known = self._names(every, ())
-        run["learnt"] = {**{host: name for host, name in event["told_by"].items() if host in play}, **run["learnt"]}
-        asked = asked_hosts(event, play, [known, run["learnt"]], self._vars["groups"], self._demands(every))
+        run["learnt"] = {**{host: name for host, name in event["told_by"].items() if host in hosts}, **run["learnt"]}
+        asked = asked_hosts(event, hosts, [known, run["learnt"]], self._vars["groups"], self._demands(every))
         run.update(only=asked.hosts, inventory_names=known)
         return asked.message
 
@@ -122,7 +96,7 @@ class ActionModule(ActionBase):
         """Each host's graceful_min_available, where it is set; what cannot be evaluated as it is written."""
         found = {}
         for host in self._vars["groups"].get("all", []):
-            written = variables_of(every, host).get("graceful_min_available")
+            written = play.variables_of(every, host).get("graceful_min_available")
             if written is not None:
                 found[host] = written
                 with contextlib.suppress(Exception):
@@ -130,12 +104,12 @@ class ActionModule(ActionBase):
         return found
 
     def _options(self) -> Json:
-        settings = read_settings(self._vars, self._templar.template, ("run",))
+        settings = schema.read_settings(self._vars, self._templar.template, ("run",))
         wrong = [text for name, text in settings.mistakes.items() if name != "graceful_webhooks"]
-        ours = [text for text in wrong if NO_SUCH_VARIABLE not in text]
+        ours = [text for text in wrong if schema.NO_SUCH_VARIABLE not in text]
         # An extra variable goes before what is registered: no pass could read what the hosts say.
-        given = misspelt(load_extra_vars(self._loader))
-        ours += [text for name, text in given.items() if name.removeprefix(PREFIX) in INTERNAL]
+        given = schema.misspelt(load_extra_vars(self._loader))
+        ours += [text for name, text in given.items() if name.removeprefix(schema.PREFIX) in schema.INTERNAL]
         if ours:
             raise WrongSetting(" ".join(ours))
         values = {key: value for key, value in settings.values.items() if key != "webhooks"}
@@ -162,43 +136,47 @@ class ActionModule(ActionBase):
 
     def _keep_names(self, run: Json) -> None:
         if run["options"]["report_dir"] and not run["drill"] and not run["check_mode"]:
-            with contextlib.suppress(OSError):
-                sure = {host: name for host, name in run["names"].items() if host not in run["doubtful_names"]}
-                report_dir.keep_names(self._report_dir(run["options"]), sure)
+            sure = {host: name for host, name in run["names"].items() if host not in run["doubtful_names"]}
+            report_dir.keep_names(self._report_dir(run["options"]), sure)
 
     # ---- each pass
 
     def _advance(self) -> tuple[Json, list[str]]:
-        before: Json = json.loads(self._vars["graceful_pass"]["run"])
+        before = play.run_so_far(self._vars)
         every = self._vars["hostvars"]
-        targeted = play_hosts(self._vars)
-        answers = {host: variables_of(every, host).get("graceful_host") or {"skipped": True} for host in targeted}
-        asked = {host: answer for host, answer in answers.items() if not answer.get("skipped")}
-        hosts = {host: _seen(answer, before["pass"] + 1) for host, answer in asked.items()}
+        targeted = play.play_hosts(self._vars)
+        asked = [host for host in targeted if before["only"] is None or host in before["only"]]
+        answers = {host: play.variables_of(every, host).get("graceful_host") or NO_ANSWER for host in asked}
+        hosts = {host: _seen(answer, before["pass"] + 1) for host, answer in answers.items()}
         now = time.time()
         something = any((seen.get("observation") or {}).get("events") for seen in hosts.values())
-        seen = Seen(
+        seen = reconcile.Seen(
             hosts=hosts,
             groups={name: list(members) for name, members in self._vars["groups"].items()},
             names=self._inventory_names(before, every, targeted) if something and not before["drill"] else {},
-            options=before["options"],
             now=now,
             approvals=self._approvals(before),
             answers=self._answers(before),
             unasked=frozenset(targeted).difference(before["only"] or targeted),
         )
-        run = advance(before, seen)
-        told = messages(before, run, now)
+        run = reconcile.advance(before, seen)
+        told = recap.messages(before, run, now)
         if before["pass"] == 0:
-            told = [*run["plan"]["summary"], *told]
+            told = [*recap.planned(run), *told]
         if not told and now - before.get("said", 0) > QUIET:
-            told = standing(run)
+            told = recap.standing(run)
         for line in told:
             say(line)
         run["said"] = now if told else before.get("said", 0)
         if run["done"]:
             self._keep_names(run)
         return run, told
+
+    def _end(self) -> tuple[Json, list[str]]:
+        run = play.run_so_far(self._vars)
+        reason = "The run ended because it has used up its passes. Start another run."
+        run.update(done=True, next="finish.yml", finished=iso(time.time()), end_reason=reason, tell=[])
+        return run, [reason]
 
     def _inventory_names(self, before: Json, every: t.Any, targeted: t.Sequence[str]) -> dict[str, str]:
         # A run for one event has looked them up in the beginning.
@@ -208,7 +186,7 @@ class ActionModule(ActionBase):
         """Azure names that the inventory tells, by graceful_vm_name or by azure.azcollection's inventory plugin."""
         names = {}
         for host in self._vars["groups"].get("all", []):
-            own = variables_of(every, host)
+            own = play.variables_of(every, host)
             given = own.get("graceful_vm_name")
             if given is not None and host not in targeted:
                 with contextlib.suppress(Exception):
@@ -237,21 +215,23 @@ def _seen(told: Json, number: int) -> Json:
     """What a host has told. One whose task failed is one that cannot be asked."""
     if "reachable" in told:
         return told
-    error = clean(told.get("msg") or "its task failed", 400)
-    blank = {"settings": {}, "mistakes": [], "interruptions": [], "order": "look", "events": []}
+    why = "a condition (when) leaves it out of this run" if told.get("skipped") else "its task failed"
+    error = clean(told.get("msg") or why, 400)
+    blank = {"settings": {}, "mistakes": [], "interruptions": [], "order": "look", "events": [], "lost": True}
     return {**blank, **admitted({"failed": True, "msg": error}), "pass": number, "at": time.time()}
 
 
-def _for_tasks(run: Json, result: Json | None) -> Json:
+def _for_tasks(run: Json, result: Json | None, page: str) -> Json:
     """What the role's tasks look at."""
     keys = ("run_id", "pass", "next", "involved", "approve", "confirm", "tell", "done", "check_mode", "options")
-    steps = {host: step["tasks"] for host, step in (run.get("controller_steps") or {}).items()}
+    steps = {host: step["tasks"] for host, step in run["controller_steps"].items()}
     # Where hosts join, the passes that are left do nothing, and the role goes on with all hosts.
-    files = (
-        {"passes": NOTHING, "hours": NOTHING}
-        if run["next"] == NOTHING
-        else {"passes": "passes.yml", "hours": "hours.yml"}
-    )
-    failure = failure_of(result) if run["done"] and result else ""
-    more = {"steps": steps, "steps_until": time.time() + STEP_TAKEN_WITHIN, "doing": doing(run), "failure": failure}
-    return {**{key: run.get(key) for key in keys}, **files, **more}
+    joining = run["next"] == reconcile.NOTHING
+    return {
+        **{key: run.get(key) for key in keys},
+        **{part: reconcile.NOTHING if joining else f"{part}.yml" for part in ("passes", "hours")},
+        "steps": steps,
+        "steps_until": time.time() + reconcile.STEP_TAKEN_WITHIN,
+        "doing": recap.doing(run),
+        "failure": recap.failure_of(result, page) if run["done"] and result else "",
+    }

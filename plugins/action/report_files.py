@@ -7,36 +7,32 @@ from __future__ import annotations
 import typing as t
 from datetime import datetime, timezone
 
-from ansible.plugins.action import ActionBase
 from ansible_collections.graceful.azure.plugins.module_utils._text import clean
 from ansible_collections.graceful.azure.plugins.plugin_utils import _report_dir as report_dir
 from ansible_collections.graceful.azure.plugins.plugin_utils._drill import drill_margin
+from ansible_collections.graceful.azure.plugins.plugin_utils._play import Plugin
 from ansible_collections.graceful.azure.plugins.plugin_utils._report import safe, summary
 from ansible_collections.graceful.azure.plugins.plugin_utils._settings import ARTIFACTS, PREFIX
 from ansible_collections.graceful.azure.plugins.plugin_utils._slices import say
 
-OPTIONS = {
-    "directory": {"type": "str", "required": True},
-    "data": {"type": "dict", "required": True},
-    "keep": {"type": "int", "default": 50},
-    "always": {"type": "bool", "default": False},
-}
+Json = dict[str, t.Any]
 
 
-class ActionModule(ActionBase):
+class ActionModule(Plugin):
     """Writes on the controller, in this process: modules that copied there would take seconds."""
 
     _requires_connection = False
-    _supports_check_mode = True
-    _supports_async = False
+    OPTIONS: t.ClassVar[Json] = {
+        "directory": {"type": "str", "required": True},
+        "data": {"type": "dict", "required": True},
+        "keep": {"type": "int", "default": 50},
+        "always": {"type": "bool", "default": False},
+    }
 
-    def run(self, tmp: t.Any = None, task_vars: dict[str, t.Any] | None = None) -> dict[str, t.Any]:
-        result: dict[str, t.Any] = super().run(tmp, task_vars)
-        del tmp
-        _checked, options = self.validate_argument_spec(argument_spec=OPTIONS)
+    def _result(self, options: Json) -> Json:
         data = safe(options["data"])
         short = summary(data)
-        result.update(changed=False, page="", data="", removed=[], margin=drill_margin(data) if short["drill"] else [])
+        result: Json = {"page": "", "data": "", "removed": [], "margin": drill_margin(data) if short["drill"] else []}
         if options["directory"] and (options["always"] or short["events"] or short["result"] != "nothing"):
             result.update(self._write(report_dir.absolute(options["directory"]), data, options["keep"]))
         # Artifacts for AWX, as set_stats would leave them.
@@ -48,8 +44,8 @@ class ActionModule(ActionBase):
             say(line)
         return result
 
-    def _write(self, directory: str, data: t.Mapping[str, t.Any], keep: int) -> dict[str, t.Any]:
-        written: dict[str, t.Any] = {}
+    def _write(self, directory: str, data: Json, keep: int) -> Json:
+        written: Json = {}
         try:
             page, kept = report_dir.write_report(directory, data, datetime.now(timezone.utc))
             # No host of the play has changed.

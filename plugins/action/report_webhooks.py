@@ -10,60 +10,50 @@ import time
 import typing as t
 from datetime import datetime, timezone
 
-from ansible.plugins.action import ActionBase
 from ansible_collections.graceful.azure.plugins.plugin_utils import _report_dir as report_dir
 from ansible_collections.graceful.azure.plugins.plugin_utils import _webhooks as webhooks
+from ansible_collections.graceful.azure.plugins.plugin_utils._play import Plugin
 from ansible_collections.graceful.azure.plugins.plugin_utils._report import safe
 from ansible_collections.graceful.azure.plugins.plugin_utils._webhook_messages import bodies
 
 Json = dict[str, t.Any]
-OPTIONS = {
-    # Each is checked on its own: one that is wrong does not keep the others from being told.
-    "webhooks": {"type": "raw", "required": True},
-    "data": {"type": "dict", "required": True},
-    "occasion": {"type": "str", "choices": list(webhooks.OCCASIONS), "default": "finished"},
-    "directory": {"type": "str", "default": ""},
-    "page": {"type": "str", "default": ""},
-}
 
 
-class ActionModule(ActionBase):
+class ActionModule(Plugin):
     """Posts from the controller, in this process."""
 
     _requires_connection = False
-    _supports_check_mode = True
-    _supports_async = False
+    OPTIONS: t.ClassVar[Json] = {
+        # Each is checked on its own: one that is wrong does not keep the others from being told.
+        "webhooks": {"type": "raw", "required": True},
+        "data": {"type": "dict", "required": True},
+        "occasion": {"type": "str", "choices": list(webhooks.OCCASIONS), "default": "finished"},
+        "directory": {"type": "str", "default": ""},
+        "page": {"type": "str", "default": ""},
+    }
 
-    def run(self, tmp: t.Any = None, task_vars: Json | None = None) -> Json:
-        result: Json = super().run(tmp, task_vars)
-        del tmp
-        _checked, options = self.validate_argument_spec(argument_spec=OPTIONS)
-        given, data, occasion = options["webhooks"], safe(options["data"]), options["occasion"]
-        result.update(changed=False, problems=[], event_ids=[])
-        if not isinstance(given, (list, tuple)):
+    def _result(self, options: Json) -> Json:
+        result: Json = {"problems": [], "event_ids": []}
+        if not isinstance(options["webhooks"], (list, tuple)):
             result["problems"] = ["The webhooks have to be a list."]
-        elif given and not self._task.check_mode:
-            directory = report_dir.absolute(options["directory"]) if options["directory"] else ""
-            self._tell(result, given, data, occasion, directory, options["page"])
+        elif options["webhooks"] and not self._task.check_mode:
+            self._tell(result, options["webhooks"], safe(options["data"]), options)
         for problem in result["problems"]:
             self._display.warning(problem)
-        result["ansible_facts"] = {"report_webhook_problems": result["problems"]}
-        return result
+        return {**result, "ansible_facts": {"report_webhook_problems": result["problems"]}}
 
-    def _tell(
-        self, result: Json, given: t.Sequence[t.Any], data: Json, occasion: str, directory: str, page: str
-    ) -> None:
-        now = datetime.now(timezone.utc)
+    def _tell(self, result: Json, given: t.Sequence[t.Any], data: Json, options: Json) -> None:
+        now, occasion = datetime.now(timezone.utc), options["occasion"]
+        directory = report_dir.absolute(options["directory"]) if options["directory"] else ""
         told = report_dir.read_told(directory) if directory else {}
         event_ids = webhooks.news(data, occasion, told, now)
         if not event_ids:
             return
         taken = False
         for number, item in enumerate(given, 1):
-            reason = webhooks.webhook_mistake(item)
-            webhook = {} if reason else webhooks.with_defaults(item)
+            reason, webhook = webhooks.read_webhook(item)
             if webhook and occasion in webhook["events"]:
-                messages = bodies(webhook, data, occasion, event_ids, page)
+                messages = bodies(webhook, data, occasion, event_ids, options["page"])
                 reason = _post_all(webhook, messages)
                 taken = taken or bool(messages and not reason)
             if reason:

@@ -21,10 +21,8 @@ Result = dict[str, t.Any]
 class ActionModule(SlicedAction):
     """Runs the module in slices, so that the task lives through a reboot of its host and shows how far it is."""
 
-    def run(self, tmp: t.Any = None, task_vars: Result | None = None) -> Result:
-        result: Result = super().run(tmp, task_vars)
-        del tmp
-        variables = task_vars or {}
+    def _result(self, options: Result) -> Result:
+        variables = self._vars
         try:
             timeout = float(self._task.args.get("timeout", 900))
             seen = dict(self._task.args.get("seen") or {})
@@ -36,11 +34,8 @@ class ActionModule(SlicedAction):
                 raise ValueError(timeout)
         except (AttributeError, KeyError, TypeError, ValueError):
             # The module itself says best what is wrong with its options.
-            return dict(result, **self._execute_module(module_name=MODULE, task_vars=variables))
-        host = str(variables.get("inventory_hostname", "host"))
-        result.update(self._wait(module, host, timeout, seen, waited, affected))
-        self._remove_tmp_path(self._connection._shell.tmpdir)
-        return result
+            return self._execute_module(module_name=MODULE, task_vars=variables)
+        return self._wait(module, str(variables.get("inventory_hostname", "host")), timeout, seen, waited, affected)
 
     def _wait(
         self, module: SlicedModule, host: str, timeout: float, seen: Result, waited: float, affected: bool

@@ -12,44 +12,39 @@ import typing as t
 
 from ansible import constants as C
 from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
 from ansible_collections.graceful.azure.plugins.module_utils._kind import WINDOWS
 from ansible_collections.graceful.azure.plugins.module_utils._text import clean
 from ansible_collections.graceful.azure.plugins.module_utils._watcher import files
 from ansible_collections.graceful.azure.plugins.plugin_utils import _watcher_settings as watcher
 from ansible_collections.graceful.azure.plugins.plugin_utils._host_settings import host_settings
 from ansible_collections.graceful.azure.plugins.plugin_utils._platform import platform_of
-from ansible_collections.graceful.azure.plugins.plugin_utils._settings import Settings
+from ansible_collections.graceful.azure.plugins.plugin_utils._play import Plugin
+from ansible_collections.graceful.azure.plugins.plugin_utils._settings import Settings, WrongSetting
 from ansible_collections.graceful.azure.plugins.plugin_utils._watcher_program import pack
 
 Json = dict[str, t.Any]
-OPTIONS = {
-    "receivers": {"type": "raw", "default": []},
-    "on_its_own": {"type": "bool", "default": False},
-    "approve_alone": {"type": "bool", "default": False},
-    "poll_interval": {"type": "float", "default": 1.0},
-    "spool_max": {"type": "int", "default": 1000},
-    "state_dir": {"type": "str", "required": True},
-    "metrics_dir": {"type": "str", "default": ""},
-    "secrets_file": {"type": "str", "required": True},
-    "paths": {"type": "dict", "default": {}},
-}
 # They are quoted in the unit of systemd, where these have a meaning.
 NOT_IN_PATHS = re.compile(r"""["'\\%$]|[^ -~]""")
 
 
-class ActionModule(ActionBase):
+class ActionModule(Plugin):
     """Makes the files on the controller, in Ansible's temporary directory, which is removed at the end of the run."""
 
     _requires_connection = False
-    _supports_check_mode = True
-    _supports_async = False
+    OPTIONS: t.ClassVar[Json] = {
+        "receivers": {"type": "raw", "default": []},
+        "on_its_own": {"type": "bool", "default": False},
+        "approve_alone": {"type": "bool", "default": False},
+        "poll_interval": {"type": "float", "default": 1.0},
+        "spool_max": {"type": "int", "default": 1000},
+        "state_dir": {"type": "str", "required": True},
+        "metrics_dir": {"type": "str", "default": ""},
+        "secrets_file": {"type": "str", "required": True},
+        "paths": {"type": "dict", "default": {}},
+    }
 
-    def run(self, tmp: t.Any = None, task_vars: Json | None = None) -> Json:
-        result: Json = super().run(tmp, task_vars)
-        del tmp
-        variables = task_vars or {}
-        _checked, options = self.validate_argument_spec(argument_spec=OPTIONS)
+    def _result(self, options: Json) -> Json:
+        variables = self._vars
         if platform_of(self) == WINDOWS:
             raise AnsibleActionFail(
                 "The watcher runs on Linux hosts only. Leave this host out of the play: it is a Windows host."
@@ -59,15 +54,16 @@ class ActionModule(ActionBase):
         host = str(variables.get("inventory_hostname", "host"))
         try:
             prepared = watcher.prepared(host, options, variants, list(variables.get("group_names") or []))
-        except watcher.WrongReceivers as exc:
+        except WrongSetting as exc:
             raise AnsibleActionFail(clean(exc, 400)) from None
         for warning in prepared.warnings:
             self._display.warning(f"[{host}] {warning}")
-        result.update(changed=False, not_covered=prepared.not_covered)
-        result["program"] = self._written("program", pack())
-        result["config"] = self._written(f"config {host}", _json(prepared.config))
-        result["secrets"] = self._written(f"secrets {host}", _json(prepared.secrets))
-        return result
+        return {
+            "not_covered": prepared.not_covered,
+            "program": self._written("program", pack()),
+            "config": self._written(f"config {host}", _json(prepared.config)),
+            "secrets": self._written(f"secrets {host}", _json(prepared.secrets)),
+        }
 
     def _check(self, options: Json) -> None:
         if not 0.2 <= options["poll_interval"] <= 3600:
@@ -84,7 +80,7 @@ class ActionModule(ActionBase):
     def _settings(self, variables: Json, on_its_own: bool) -> list[Settings]:
         """The host's variables, with each of the sample events if it matters that they do not depend on one."""
         events = watcher.sample_events() if on_its_own else watcher.sample_events()[:1]
-        variants = [host_settings(self, variables, event)[0] for event in events]
+        variants = [host_settings(self, variables, event) for event in events]
         mistakes = [message for one in variants for message in watcher.settings_mistakes(one, on_its_own)]
         if mistakes:
             raise AnsibleActionFail(" ".join(dict.fromkeys(mistakes)))
@@ -95,7 +91,8 @@ class ActionModule(ActionBase):
         digest = hashlib.sha256(name.encode("utf-8", "surrogatepass") + b"\n" + body).hexdigest()[:20]
         path = os.path.join(t.cast(t.Any, C).DEFAULT_LOCAL_TMP, f"graceful-watcher-{digest}")
         if not os.path.exists(path):
-            files.write(path, body, sync=False)
+            # A draft of its own: the forks for other hosts write the same file.
+            files.write(path, body, sync=False, draft=f"{path}.{os.getpid()}")
         return path
 
 

@@ -86,7 +86,7 @@ options:
     elements: str
   only_mine:
     description:
-      - Only events that name this VM. In an availability set or scale set a VM also sees the events of its neighbours.
+      - Only events that name this VM. In an availability set or scale set a VM also sees the events of the other VMs.
     type: bool
     default: false
 """

@@ -58,19 +58,29 @@ function Get-GracefulCheckpoint_paths {
             if ($restored.Remarks) { $message += "; $($restored.Remarks)" }
             return $message
         }
+        Saved = {
+            param($Options, $Tools, $Noted)
+            # The controller has a copy of one that it has fetched.
+            return [bool]$Noted.Data['fetched'] -or [System.IO.File]::Exists((Get-GracefulLongPath (Get-NotedArchive $Tools $Noted)))
+        }
         CleanUp = {
             param($Options, $Tools, $Noted)
-            $archive = Get-Archive $Tools
-            if ($null -ne $Noted.Data -and $Noted.Data['archive']) { $archive = [string]$Noted.Data['archive'] }
+            $archive = Get-NotedArchive $Tools $Noted
             foreach ($path in @($archive, ($archive + $script:Part))) {
                 # What cannot be removed is overwritten by the next archive of that name.
-                try { [System.IO.File]::Delete((Get-Long $path)) } catch { $null = $_ }
+                try { [System.IO.File]::Delete((Get-GracefulLongPath $path)) } catch { $null = $_ }
             }
         }
     }
 }
 
 # ---- paths
+
+function Get-NotedArchive {
+    param($Tools, $Noted)
+    if ($null -ne $Noted.Data -and $Noted.Data['archive']) { return [string]$Noted.Data['archive'] }
+    return Get-Archive $Tools
+}
 
 function Get-Archive {
     param($Tools)
@@ -103,14 +113,6 @@ function Get-Full {
     }
     if ($names.Count -eq 0) { return $root }
     return $root + ($names -join '\')
-}
-
-function Get-Long {
-    # As the system takes it at any length.
-    param([string]$Path)
-    if ($Path.StartsWith('\\?\')) { return $Path }
-    if ($Path.StartsWith('\\')) { return '\\?\UNC\' + $Path.Substring(2) }
-    return '\\?\' + $Path
 }
 
 function Get-Root {
@@ -148,7 +150,7 @@ function Test-Within {
 function Get-Attribute {
     # The attributes of what lies there, of a link itself; null if nothing does.
     param([string]$Path)
-    try { return [System.IO.File]::GetAttributes((Get-Long $Path)) }
+    try { return [System.IO.File]::GetAttributes((Get-GracefulLongPath $Path)) }
     catch {
         $why = $_.Exception.GetBaseException()
         if ($why -is [System.IO.FileNotFoundException] -or $why -is [System.IO.DirectoryNotFoundException]) { return $null }
@@ -165,7 +167,7 @@ function Get-Target {
     # Where a link leads; an empty text if it is none. What has been moved to a cheaper place is no link, though it is marked alike.
     param([string]$Path, $Attributes)
     if (($Attributes -band $script:Link) -eq 0) { return '' }
-    $item = Get-Item -LiteralPath (Get-Long $Path) -Force
+    $item = Get-Item -LiteralPath (Get-GracefulLongPath $Path) -Force
     $kind = $item.PSObject.Properties['LinkType']
     if ($null -eq $kind -or -not $kind.Value) {
         if (Test-Directory $Attributes) { return 'unknown' }
@@ -203,9 +205,9 @@ function Save-Path {
         $entries = Write-Archive $roots $part $Tools $remarks
         Test-Archive $part $roots $Tools
         $checksum = Get-Checksum $part $Tools
-        $size = (New-Object System.IO.FileInfo (Get-Long $part)).Length
-        [System.IO.File]::Delete((Get-Long $Archive))
-        [System.IO.File]::Move((Get-Long $part), (Get-Long $Archive))
+        $size = (New-Object System.IO.FileInfo (Get-GracefulLongPath $part)).Length
+        [System.IO.File]::Delete((Get-GracefulLongPath $Archive))
+        [System.IO.File]::Move((Get-GracefulLongPath $part), (Get-GracefulLongPath $Archive))
     }
     catch {
         if ($null -ne (Get-GracefulError $_)) { throw }
@@ -213,7 +215,7 @@ function Save-Path {
             'not be written there, choose another place (graceful_checkpoint_dir).')
     }
     finally {
-        try { [System.IO.File]::Delete((Get-Long $part)) } catch { $null = $_ }
+        try { [System.IO.File]::Delete((Get-GracefulLongPath $part)) } catch { $null = $_ }
     }
     return @{ Paths = $roots; Links = $links; Entries = $entries; Size = $size; Checksum = $checksum; Remarks = (Join-Remark $remarks) }
 }
@@ -240,10 +242,10 @@ function New-PrivateDirectory {
     # Archives may hold anything. A directory that is there keeps its rights: it may be anybody's.
     param([string]$Path)
     if ($null -ne (Get-Attribute $Path)) { return }
-    $null = [System.IO.Directory]::CreateDirectory((Get-Long $Path))
+    $null = [System.IO.Directory]::CreateDirectory((Get-GracefulLongPath $Path))
     try { Set-Security $Path $script:Private $true }
     catch {
-        [System.IO.Directory]::Delete((Get-Long $Path))
+        [System.IO.Directory]::Delete((Get-GracefulLongPath $Path))
         throw
     }
 }
@@ -254,7 +256,7 @@ function Write-Archive {
     Add-Type -AssemblyName System.IO.Compression
     $entries = New-Object System.Collections.ArrayList
     $outermost = @($Roots | Where-Object { $root = $_; -not ($Roots | Where-Object { $_ -ne $root -and (Test-Within $root $_) }) } | Sort-Object -Unique)
-    $file = New-Object System.IO.FileStream ((Get-Long $Part), [System.IO.FileMode]::Create, [System.IO.FileAccess]::ReadWrite, [System.IO.FileShare]::None)
+    $file = New-Object System.IO.FileStream ((Get-GracefulLongPath $Part), [System.IO.FileMode]::Create, [System.IO.FileAccess]::ReadWrite, [System.IO.FileShare]::None)
     try {
         $zip = New-Object System.IO.Compression.ZipArchive ($file, [System.IO.Compression.ZipArchiveMode]::Create, $true)
         try {
@@ -285,7 +287,7 @@ function Write-Archive {
 
 function New-Entry {
     param([string]$Path, [string]$Type, $Attributes)
-    $info = New-Object System.IO.FileInfo (Get-Long $Path)
+    $info = New-Object System.IO.FileInfo (Get-GracefulLongPath $Path)
     return [ordered]@{
         path = $Path
         type = $Type
@@ -321,7 +323,7 @@ function Add-Tree {
                 continue
             }
             $null = $Entries.Add((New-Entry $path 'directory' $attributes))
-            $names = @([System.IO.Directory]::GetFileSystemEntries((Get-Long $path)) | ForEach-Object { $_.Substring($_.LastIndexOf('\') + 1) })
+            $names = @([System.IO.Directory]::GetFileSystemEntries((Get-GracefulLongPath $path)) | ForEach-Object { $_.Substring($_.LastIndexOf('\') + 1) })
             [Array]::Sort($names, [System.StringComparer]::OrdinalIgnoreCase)
             [Array]::Reverse($names)
             foreach ($name in $names) { $pending.Push($path.TrimEnd('\') + '\' + $name) }
@@ -342,7 +344,7 @@ function Add-Tree {
 function Add-File {
     param([string]$Path, $Attributes, $Zip, $Entries, $Tools)
     $share = [System.IO.FileShare]'ReadWrite, Delete'
-    $source = New-Object System.IO.FileStream ((Get-Long $Path), [System.IO.FileMode]::Open, [System.IO.FileAccess]::Read, $share, 65536)
+    $source = New-Object System.IO.FileStream ((Get-GracefulLongPath $Path), [System.IO.FileMode]::Open, [System.IO.FileAccess]::Read, $share, 65536)
     try {
         $entry = New-Entry $Path 'file' $Attributes
         $entry['entry'] = ($Path -replace '^\\\\', 'UNC/' -replace '^([A-Za-z]):', '$1').Replace('\', '/')
@@ -382,7 +384,7 @@ function ConvertTo-Hex {
 
 function Get-Checksum {
     param([string]$Path, $Tools)
-    $file = [System.IO.File]::OpenRead((Get-Long $Path))
+    $file = [System.IO.File]::OpenRead((Get-GracefulLongPath $Path))
     try { return (Copy-Stream $file $null $Tools 'The archive was not read to its end. Give it more time').Checksum }
     finally { $file.Dispose() }
 }
@@ -390,7 +392,7 @@ function Get-Checksum {
 function Test-Archive {
     # Reads back all that was written.
     param([string]$Part, [string[]]$Roots, $Tools)
-    $file = [System.IO.File]::OpenRead((Get-Long $Part))
+    $file = [System.IO.File]::OpenRead((Get-GracefulLongPath $Part))
     try {
         $zip = New-Object System.IO.Compression.ZipArchive ($file, [System.IO.Compression.ZipArchiveMode]::Read, $true)
         try {
@@ -456,7 +458,7 @@ function Restore-Path {
     Add-Type -AssemblyName System.IO.Compression
     $file = $null
     try {
-        try { $file = New-Object System.IO.FileStream ((Get-Long (Get-Full $archive)), [System.IO.FileMode]::Open, [System.IO.FileAccess]::Read, [System.IO.FileShare]::Read) }
+        try { $file = New-Object System.IO.FileStream ((Get-GracefulLongPath (Get-Full $archive)), [System.IO.FileMode]::Open, [System.IO.FileAccess]::Read, [System.IO.FileShare]::Read) }
         catch {
             Stop-GracefulStep ("The checkpoint $(Format-GracefulText $archive) cannot be read: $(Get-Reason $_). Nothing was put back. If you have " +
                 'a copy of it, put it there and run it again.')
@@ -489,7 +491,7 @@ function Restore-Path {
                     Confirm-NoLink $path $links ''
                     if ($entry['type'] -eq 'file') { Restore-File $entry $zip $Tools $remarks }
                     else {
-                        $null = [System.IO.Directory]::CreateDirectory((Get-Long $path))
+                        $null = [System.IO.Directory]::CreateDirectory((Get-GracefulLongPath $path))
                         Restore-Security $entry $remarks $true
                         $null = $made.Add($entry)
                     }
@@ -563,7 +565,7 @@ function Restore-File {
     $part = (Get-Parent $path).TrimEnd('\') + '\.graceful-' + [Guid]::NewGuid().ToString('N')
     $source = $Zip.GetEntry([string]$Entry['entry']).Open()
     try {
-        $target = New-Object System.IO.FileStream ((Get-Long $part), [System.IO.FileMode]::CreateNew, [System.IO.FileAccess]::Write, [System.IO.FileShare]'ReadWrite, Delete')
+        $target = New-Object System.IO.FileStream ((Get-GracefulLongPath $part), [System.IO.FileMode]::CreateNew, [System.IO.FileAccess]::Write, [System.IO.FileShare]'ReadWrite, Delete')
         try {
             # Before there is anything in it.
             Restore-Security (New-GracefulMap $Entry @{ path = $part; shown = $path }) $Remarks $false
@@ -573,18 +575,18 @@ function Restore-File {
         finally { $target.Dispose() }
         if ($copied.Checksum -ne [string]$Entry['checksum']) { Stop-GracefulStep 'its content in the archive is another one than was saved' }
         # Another one may have made it meanwhile: then this fails, and the next attempt leaves it as it is.
-        [System.IO.File]::Move((Get-Long $part), (Get-Long $path))
+        [System.IO.File]::Move((Get-GracefulLongPath $part), (Get-GracefulLongPath $path))
         Set-Time $Entry $false
     }
     finally {
         $source.Dispose()
-        try { [System.IO.File]::Delete((Get-Long $part)) } catch { $null = $_ }
+        try { [System.IO.File]::Delete((Get-GracefulLongPath $part)) } catch { $null = $_ }
     }
 }
 
 function Set-Time {
     param($Entry, [bool]$IsDirectory)
-    $long = Get-Long ([string]$Entry['path'])
+    $long = Get-GracefulLongPath ([string]$Entry['path'])
     $info = New-Object System.IO.FileInfo $long
     if ($IsDirectory) { $info = New-Object System.IO.DirectoryInfo $long }
     $info.CreationTimeUtc = New-Object System.DateTime ([long]$Entry['created'], [System.DateTimeKind]::Utc)
@@ -598,8 +600,8 @@ function Set-Time {
 
 function Get-Info {
     param([string]$Path, [bool]$IsDirectory)
-    if ($IsDirectory) { return (New-Object System.IO.DirectoryInfo (Get-Long $Path)) }
-    return (New-Object System.IO.FileInfo (Get-Long $Path))
+    if ($IsDirectory) { return (New-Object System.IO.DirectoryInfo (Get-GracefulLongPath $Path)) }
+    return (New-Object System.IO.FileInfo (Get-GracefulLongPath $Path))
 }
 
 function Get-Security {

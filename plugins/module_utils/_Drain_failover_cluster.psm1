@@ -63,22 +63,15 @@ function Get-GracefulDrain_failover_cluster {
                 }
                 return @{ Holds = $now.Up; Message = $now.Message }
             }
-            Confirm-Cmdlet
+            Confirm-GracefulCmdlet $script:Needed $script:Module 'RSAT-Clustering-PowerShell' 'is this host a node of a cluster?'
             return (& $Tools.Until $probe $null 1.0)
         }
     }
 }
 
-function Confirm-Cmdlet {
-    $missing = @($script:Needed | Where-Object { $null -eq (Get-Command -Name $_ -ErrorAction SilentlyContinue) })
-    if ($missing.Count -eq 0) { return }
-    Stop-GracefulStep ("The cmdlet $($missing[0]) is not there: the PowerShell module $($script:Module) is not installed on this host. " +
-        'Install it (Install-WindowsFeature RSAT-Clustering-PowerShell), or correct the step: is this host a node of a cluster?')
-}
-
 function Get-Seen {
     param($Options)
-    Confirm-Cmdlet
+    Confirm-GracefulCmdlet $script:Needed $script:Module 'RSAT-Clustering-PowerShell' 'is this host a node of a cluster?'
     $name = [string]$Options['node']
     if (-not $name) { $name = [System.Environment]::MachineName }
     $shown = Format-GracefulText $name 80

@@ -113,12 +113,19 @@ function Get-Pause {
     return [Math]::Min([double]$Options['interval'], 1.0)
 }
 
+function Get-MarkerPath {
+    # Only a long path needs the other form, in which Windows corrects nothing.
+    param($Options)
+    if (([string]$Options['marker']).Length -lt 240) { return [string]$Options['marker'] }
+    return Get-GracefulLongPath $Options['marker']
+}
+
 function Test-Marker {
     # Whether the marker says that the host is out; null if only the health URL can tell.
     param($Options)
     if (-not $Options['marker']) { return $null }
     $there = $true
-    try { $null = [System.IO.File]::GetAttributes($Options['marker']) }
+    try { $null = [System.IO.File]::GetAttributes((Get-MarkerPath $Options)) }
     catch {
         $why = $_.Exception.GetBaseException()
         if ($why -isnot [System.IO.FileNotFoundException] -and $why -isnot [System.IO.DirectoryNotFoundException]) {
@@ -131,8 +138,8 @@ function Test-Marker {
 
 function Set-Marker {
     param($Options, [bool]$Out)
-    $path = $Options['marker']
-    $shown = Format-GracefulText $path 200
+    $path = Get-MarkerPath $Options
+    $shown = Format-GracefulText $Options['marker'] 200
     $make = $Out -eq ($Options['marker_means'] -eq 'out')
     try {
         if (-not $make) { [System.IO.File]::Delete($path) }

@@ -23,7 +23,7 @@ function Get-GracefulDrain_iis {
         CarriesTraffic = $false
         Look = {
             param($Options, $Tools)
-            Confirm-Cmdlet
+            Confirm-GracefulCmdlet $script:Needed $script:Module 'Web-Scripting-Tools' 'does IIS run on this host?'
             $sites = @(@($Options['sites']) | Where-Object { (Get-SiteState $_) -ne 'Stopped' })
             $pools = @(@($Options['app_pools']) | Where-Object { (Get-PoolState $_) -ne 'Stopped' })
             $message = "started: $(Format-Name $sites $pools)"
@@ -31,7 +31,7 @@ function Get-GracefulDrain_iis {
         }
         Do = {
             param($Options, $Tools)
-            Confirm-Cmdlet
+            Confirm-GracefulCmdlet $script:Needed $script:Module 'Web-Scripting-Tools' 'does IIS run on this host?'
             $running = @(@($Options['sites']) | Where-Object { (Get-SiteState $_) -ne 'Stopped' })
             $pools = @(@($Options['app_pools']) | Where-Object { (Get-PoolState $_) -ne 'Stopped' })
             $message = ''
@@ -47,7 +47,7 @@ function Get-GracefulDrain_iis {
         }
         Undo = {
             param($Options, $Tools, $Noted)
-            Confirm-Cmdlet
+            Confirm-GracefulCmdlet $script:Needed $script:Module 'Web-Scripting-Tools' 'does IIS run on this host?'
             # Copies: what is noted stays as it is.
             $pools = @(Get-Noted $Noted $Options 'app_pools').Clone()
             $sites = @(Get-Noted $Noted $Options 'sites').Clone()
@@ -68,17 +68,6 @@ function Get-GracefulDrain_iis {
             return , $merged
         }
     }
-}
-
-function Confirm-Cmdlet {
-    $missing = @($script:Needed | Where-Object { $null -eq (Get-Command -Name $_ -ErrorAction SilentlyContinue) })
-    if ($missing.Count -gt 0 -and $null -ne (Get-Module -ListAvailable -Name $script:Module)) {
-        Import-Module -Name $script:Module -ErrorAction SilentlyContinue -WarningAction SilentlyContinue
-        $missing = @($script:Needed | Where-Object { $null -eq (Get-Command -Name $_ -ErrorAction SilentlyContinue) })
-    }
-    if ($missing.Count -eq 0) { return }
-    Stop-GracefulStep ("The cmdlet $($missing[0]) is not there: the PowerShell module $($script:Module) is not installed on this host. " +
-        'Install it (Install-WindowsFeature Web-Scripting-Tools), or correct the step: does IIS run on this host?')
 }
 
 function Get-SiteState {

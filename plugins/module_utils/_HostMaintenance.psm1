@@ -30,6 +30,7 @@ $script:HeardWithin = 30.0
 $script:Reserve = 5.0
 # More than anybody waits, and less than what a record takes for a time.
 $script:Longest = 1000000
+$script:OtherWork = 'another run is at work on this host, for another event'
 # A key that the registry forgets when Windows starts: what is in it tells one boot from the next.
 $script:BootKey = 'SOFTWARE\graceful.azure.boot'
 
@@ -370,11 +371,27 @@ function Invoke-Worker {
     }
     $busy = Test-GracefulWorker $Engine.Keeper
     if ($busy -and -not (Test-Owner (Get-GracefulWorkerState $Engine.Keeper) $owner)) {
+        if ((Test-AnotherAtWork $Engine) -and -not (Wait-GracefulWorker $Engine.Keeper ([Math]::Max((Get-CallLeft $Engine), 1.0)))) {
+            return , (New-GracefulMap @{ state = 'working'; message = $script:OtherWork })
+        }
         Stop-GracefulWorker $Engine.Keeper
         $busy = $false
     }
     if (-not $busy) { Start-GracefulWorker $Engine.Keeper $owner $request }
-    return , (Wait-Result $Engine)
+    return , (Wait-Result $Engine $owner)
+}
+
+function Test-AnotherAtWork {
+    # Whether it is another run's worker and that run has an event of this host. It goes on: two runs that ended each other's work would never
+    # get anything done.
+    param($Engine)
+    $id = (Get-GracefulWorkerState $Engine.Keeper)['run_id']
+    $record = Read-GracefulRecord $Engine.Keeper
+    if ($null -eq $record -or $id -ceq $Engine.Keeper.Run['run_id']) { return $false }
+    foreach ($entry in @($record['events'].Values)) {
+        if ($entry['claim']['run_id'] -ceq $id -and -not (Test-GracefulStale $entry['claim'])) { return $true }
+    }
+    return $false
 }
 
 function Get-UnderWay {
@@ -390,13 +407,15 @@ function Get-UnderWay {
         $known = Get-GracefulError $_
         if ($null -eq $known -or $known.Kind -ne 'lost_claim') { throw }
     }
-    return , (Wait-Result $Engine)
+    return , (Wait-Result $Engine (Get-Owner $Engine $Name $Engine.Ids))
 }
 
 function Wait-Result {
-    param($Engine)
+    param($Engine, $Owner)
     $over = Wait-GracefulWorker $Engine.Keeper ([Math]::Max((Get-CallLeft $Engine), 2.0))
     $state = Get-GracefulWorkerState $Engine.Keeper
+    # Another run began its own work meanwhile: what came of that says nothing about this one's.
+    if (-not (Test-Owner $state $Owner)) { return , (New-GracefulMap @{ state = 'working'; message = $script:OtherWork }) }
     if (-not $over) {
         $message = 'at work'
         if ($state['progress']) { $message = [string]$state['progress'] }
@@ -671,4 +690,4 @@ function Invoke-GracefulModule {
     return , $answer
 }
 
-Export-ModuleMember -Function @('Invoke-GracefulModule', 'Invoke-GracefulOrder')
+Export-ModuleMember -Function 'Invoke-GracefulModule'

@@ -13,6 +13,8 @@ $script:Version = 2
 $script:LockWait = 10.0
 $script:KeptInHistory = 100
 $script:LargestRecord = 4 * 1024 * 1024
+# Of the directory: the longest names in it have 60 characters, and older versions of .NET end at 260.
+$script:LongestPath = 190
 # A clock that is set back by more than this would keep a dead run's claim alive.
 $script:ClockSlack = 60.0
 $script:Source = 'graceful.azure'
@@ -135,6 +137,11 @@ function New-GracefulKeeper {
         throw (New-GracefulError "record_dir has to be an absolute path, not $(Format-GracefulQuoted $Directory)." 'wrong_option')
     }
     $path = $path.TrimEnd('\', '/')
+    if ($path.Length -gt $script:LongestPath) {
+        throw (New-GracefulError (
+                "record_dir has $($path.Length) characters, and Windows PowerShell takes $($script:LongestPath) here. Set a shorter " +
+                'graceful_record_dir.') 'wrong_option')
+    }
     return @{
         Path = $path
         File = [System.IO.Path]::Combine($path, 'record.json')
@@ -221,7 +228,7 @@ function Get-Explanation {
         $advice = 'Something else lies in the place of a file or directory of the record: move it away.'
     }
     $said = (Format-GracefulText $exception.Message 300).TrimEnd('.')
-    return "$($Keeper.Path): $said. What was recorded before is still there, nothing was lost. $advice"
+    return "$($Keeper.Path): $said. If there was a record, it is still there: nothing was lost. $advice"
 }
 
 function Invoke-Explained {
@@ -478,7 +485,7 @@ function Add-GracefulClaim {
             $entry = $record['events'][$id]
             $other = $null
             if ($null -ne $entry -and $entry['claim']['run_id'] -cne $Keeper.Run['run_id']) { $other = $entry['claim'] }
-            if ($null -ne $other -and -not $Keeper.Run['force'] -and -not (Test-Stale $other)) {
+            if ($null -ne $other -and -not $Keeper.Run['force'] -and -not (Test-GracefulStale $other)) {
                 $told.Held[$id] = Get-Holder $other
                 continue
             }
@@ -495,13 +502,7 @@ function Add-GracefulClaim {
     return $told
 }
 
-function Get-GracefulSameId {
-    # The form in which two spellings of an EventId compare equal.
-    param([string]$EventId)
-    return $EventId.Trim().ToLowerInvariant()
-}
-
-function Test-Stale {
+function Test-GracefulStale {
     # Also if the clock was set back since: a claim must end some day.
     param($Claim)
     $now = Get-GracefulNow
@@ -761,6 +762,6 @@ function Write-SystemLog {
 Export-ModuleMember -Function @(
     'New-GracefulKeeper', 'Read-GracefulRecord', 'Test-GracefulRecordWritable', 'Add-GracefulClaim', 'Update-GracefulRecord',
     'Add-GracefulStepNote', 'Add-GracefulMark', 'Add-GracefulOrphan', 'Close-GracefulEvent', 'Clear-GracefulClaim',
-    'Find-GracefulStep', 'Get-GracefulUnfinished', 'Get-GracefulSameId', 'New-GracefulLostClaim', 'Open-GracefulLock',
-    'Read-GracefulFile', 'Move-GracefulDraft', 'New-GracefulDirectory', 'Set-GracefulEvent'
+    'Find-GracefulStep', 'Get-GracefulUnfinished', 'New-GracefulLostClaim', 'Open-GracefulLock',
+    'Read-GracefulFile', 'Move-GracefulDraft', 'New-GracefulDirectory', 'Set-GracefulEvent', 'Test-GracefulStale'
 )

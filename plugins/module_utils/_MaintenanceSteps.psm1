@@ -20,7 +20,7 @@ $script:LeftOut = 'it was out of service before the event, and is left so'
 # Of a machine that is taken away, what is saved in spite of a failed drain is better than nothing.
 $script:TakenAway = @('preempt', 'terminate')
 # What the controller takes, and whether it has to look first.
-$script:ByController = @{ 'drain/tasks' = $false; 'drain/haproxy' = $false; 'checkpoint/tasks' = $false }
+$script:ByController = @{ 'drain/tasks' = $false; 'drain/haproxy' = $true; 'checkpoint/tasks' = $false }
 $script:HealthPause = 2.0
 $script:HealthDefaults = @{ port = $null; url = $null; argv = $null; timeout = 120; headers = $null; username = $null; password = $null }
 
@@ -75,13 +75,15 @@ function Get-GracefulResting {
     # What failed since then and may not be tried again yet; next_try says in how many seconds it may. Null if nothing.
     param($Record, [double]$Since = 0.0)
     $last = $null
+    $now = Get-GracefulNow
     foreach ($step in @($Record['steps'])) {
-        if ($step['status'] -cne 'failed' -or $step['at'] -lt $Since) { continue }
+        # If the clock was set back since, a failure in the future is not waited for.
+        if ($step['status'] -cne 'failed' -or $step['at'] -lt $Since -or $step['at'] -gt $now) { continue }
         $end = $step['at'] + (Get-Pause $step['attempts'])
         if ($null -eq $last -or $end -gt $last['at'] + (Get-Pause $last['attempts'])) { $last = $step }
     }
     if ($null -eq $last) { return $null }
-    $left = $last['at'] + (Get-Pause $last['attempts']) - (Get-GracefulNow)
+    $left = $last['at'] + (Get-Pause $last['attempts']) - $now
     if ($left -le 0) { return $null }
     $result = Get-Failure $last['phase'] $last $last['message'] $false $last['attempts']
     $result['next_try'] = $left
@@ -446,11 +448,49 @@ function Invoke-Drain {
     $look = & $Kind['Look'] $options $tools
     if ($null -ne $Noted -and $Noted['status'] -ceq 'done' -and $look['Done']) { return }
     $before = Get-Before $Kind $Step $Noted $look['Before']
-    Add-Note $Steps (New-GracefulMap $Step @{ status = 'doing'; message = ''; before = $before; data = (New-GracefulMap) })
+    Add-Doing $Steps $Step $Noted $before
     $done = & $Kind['Do'] $options $tools
     Assert-InTime $Steps $done['Message']
     $data = Get-Data $done
     Add-Note $Steps (New-GracefulMap $Step @{ status = 'done'; message = [string]$done['Message']; data = $data }) 'draining' $done['Message']
+}
+
+function Add-Doing {
+    param($Steps, $Step, $Noted, $Before)
+    if ($null -ne $Noted -and $Noted['status'] -ceq 'done' -and $Step['phase'] -ceq 'drain') {
+        foreach ($saved in (Get-GracefulUnfinished $Steps.Record)) {
+            if ($saved['phase'] -cne 'checkpoint' -or $saved['status'] -cne 'done') { continue }
+            # It was in service again since, and may have written something: that has to be saved, too.
+            Add-Note $Steps (New-GracefulMap (Get-Key $saved) @{ status = 'doing' })
+        }
+    }
+    Add-Note $Steps (New-GracefulMap $Step @{ status = 'doing'; message = ''; before = $Before; data = (New-GracefulMap) })
+}
+
+function Test-Saved {
+    # Whether it was saved as it is to be saved now, and is still there.
+    param($Kind, $Step, $Noted, $Options, $Tools)
+    if ($null -eq $Noted -or $Noted['status'] -cne 'done' -or -not (Test-SameOption $Noted $Step)) { return $false }
+    if (-not $Kind.Contains('Saved')) { return $true }
+    return [bool](& $Kind['Saved'] $Options $Tools @{ Before = $Noted['before']; Data = $Noted['data']; Lost = $false })
+}
+
+function Test-SameOption {
+    param($Noted, $Step)
+    return Test-SameData $Noted['options'] $Step['options']
+}
+
+function Test-SameData {
+    # Whatever the order of the keys is, which PowerShell 7 changes from process to process.
+    param($One, $Other)
+    if ($One -isnot [System.Collections.IDictionary] -or $Other -isnot [System.Collections.IDictionary]) {
+        return (ConvertTo-GracefulJson $One) -ceq (ConvertTo-GracefulJson $Other)
+    }
+    if ($One.PSBase.Count -ne $Other.PSBase.Count) { return $false }
+    foreach ($key in $One.PSBase.Keys) {
+        if (-not $Other.Contains($key) -or -not (Test-SameData $One[$key] $Other[$key])) { return $false }
+    }
+    return $true
 }
 
 function Get-Data {
@@ -461,7 +501,6 @@ function Get-Data {
 
 function Invoke-Save {
     param($Steps, $Kind, $Step, $Noted)
-    if ($null -ne $Noted -and $Noted['status'] -ceq 'done') { return }
     if (Test-Answer $Steps $Step 'fetch') {
         # Fetched by the controller: what is on the host only is not saved yet.
         $null = Get-Answer $Steps
@@ -472,8 +511,16 @@ function Invoke-Save {
     }
     $options = Get-Options $Steps $Step
     $tools = Get-Tools $Steps $Step $Noted
+    if (Test-Saved $Kind $Step $Noted $options $tools) { return }
     Add-Note $Steps (New-GracefulMap $Step @{ status = 'doing'; message = ''; before = (New-GracefulMap); data = (New-GracefulMap) })
-    $done = & $Kind['Do'] $options $tools
+    try { $done = & $Kind['Do'] $options $tools }
+    catch {
+        # What was saved before is still there, and better than nothing.
+        if ($null -ne $Noted -and $Noted['data'].PSBase.Count) {
+            Add-Note $Steps (New-GracefulMap (Get-Key $Step) @{ status = 'doing'; data = $Noted['data'] })
+        }
+        throw
+    }
     Assert-InTime $Steps $done['Message']
     $data = Get-Data $done
     if ($data['fetched']) {
@@ -488,7 +535,11 @@ function Invoke-Save {
 function Request-Controller {
     param($Steps, $Kind, $Step, $Noted)
     $done = $null -ne $Noted -and $Noted['status'] -ceq 'done'
-    if ($done -and (Get-GracefulNow) - $Noted['at'] -lt $Steps.Order['fresh']) { return }
+    if ($done -and $Step['phase'] -ceq 'checkpoint' -and -not (Test-SameOption $Noted $Step)) { $done = $false }
+    if ($done) {
+        $age = (Get-GracefulNow) - $Noted['at']
+        if ($age -ge 0 -and $age -lt $Steps.Order['fresh']) { return }
+    }
     if (Test-Answer $Steps $Step 'verify') {
         $answer = $Steps.Answer
         $Steps.Answer = $null
@@ -512,7 +563,7 @@ function Request-Controller {
     }
     if ($looked['error']) { throw (New-GracefulError ([string]$looked['error'])) }
     $before = Get-Before $Kind $Step $Noted $looked
-    Add-Note $Steps (New-GracefulMap $Step @{ status = 'doing'; message = ''; before = $before; data = (New-GracefulMap) })
+    Add-Doing $Steps $Step $Noted $before
     throw (New-Next (Get-ForController $Steps $Step 'do'))
 }
 

@@ -427,10 +427,39 @@ function Wait-Graceful {
     if ($Seconds -gt 0) { [System.Threading.Thread]::Sleep([int][Math]::Ceiling($Seconds * 1000)) }
 }
 
+function Get-GracefulSameId {
+    # The form in which two spellings of an EventId compare equal.
+    param([string]$EventId)
+    return $EventId.Trim().ToLowerInvariant()
+}
+
+function Confirm-GracefulCmdlet {
+    # Fails with what to do if the cmdlets of a feature of Windows are not there.
+    param([string[]]$Names, [string]$Module, [string]$Feature, [string]$Question)
+    $missing = @($Names | Where-Object { $null -eq (Get-Command -Name $_ -ErrorAction SilentlyContinue) })
+    if ($missing.Count -gt 0 -and $null -ne (Get-Module -ListAvailable -Name $Module)) {
+        Import-Module -Name $Module -ErrorAction SilentlyContinue -WarningAction SilentlyContinue
+        $missing = @($Names | Where-Object { $null -eq (Get-Command -Name $_ -ErrorAction SilentlyContinue) })
+    }
+    if ($missing.Count -eq 0) { return }
+    Stop-GracefulStep ("The cmdlet $($missing[0]) is not there: the PowerShell module $Module is not installed on this host. " +
+        "Install it (Install-WindowsFeature $Feature), or correct the step: $Question")
+}
+
+function Get-GracefulLongPath {
+    # An absolute path as the system takes it at any length: older versions of .NET end at 260 characters.
+    param([string]$Path)
+    $plain = $Path.Replace('/', '\')
+    if ($plain.StartsWith('\\?\')) { return $plain }
+    if ($plain.StartsWith('\\')) { return '\\?\UNC\' + $plain.Substring(2) }
+    return '\\?\' + $plain
+}
+
 Export-ModuleMember -Function @(
     'New-GracefulError', 'Get-GracefulError', 'Stop-GracefulStep',
     'Format-GracefulText', 'Format-GracefulQuoted', 'Format-GracefulCount', 'Format-GracefulDuration', 'Format-GracefulTime',
-    'Format-GracefulNumber', 'Hide-GracefulSecret', 'Test-GracefulMasked',
+    'Format-GracefulNumber', 'Test-GracefulMasked',
     'New-GracefulMap', 'ConvertTo-GracefulData', 'ConvertFrom-GracefulJson', 'ConvertTo-GracefulJson',
-    'Get-GracefulNow', 'Get-GracefulMonotonic', 'Wait-Graceful'
+    'Get-GracefulNow', 'Get-GracefulMonotonic', 'Wait-Graceful',
+    'Get-GracefulLongPath', 'Get-GracefulSameId', 'Confirm-GracefulCmdlet'
 )

@@ -651,7 +651,7 @@ function ConvertFrom-EventsDocument {
     foreach ($entry in $content['Events']) { $null = $events.Add((ConvertFrom-EventEntry ($events.Count + 1) $entry $oddities)) }
     $seen = @{}
     foreach ($one in $events) {
-        $id = Get-SameId $one['event_id']
+        $id = Get-GracefulSameId $one['event_id']
         if ($seen.ContainsKey($id)) { $null = $oddities.Add("Event $(Format-Repr $one['event_id']) is in the document more than once.") }
         $seen[$id] = $true
     }
@@ -786,11 +786,6 @@ function Get-ZoneOffset {
     return 0
 }
 
-function Get-SameId {
-    param([string]$EventId)
-    return $EventId.Trim().ToLowerInvariant()
-}
-
 function Get-PlainName {
     # An Azure name without the underscore that the preview version puts before it.
     param([string]$Name)
@@ -825,9 +820,9 @@ function Get-GracefulSeenBy {
 function Select-Event {
     # The events that every given filter lets through; an empty filter lets everything through.
     param($Events, $Filters)
-    $ids = @($Filters['event_ids'] | ForEach-Object { Get-SameId $_ })
+    $ids = @($Filters['event_ids'] | ForEach-Object { Get-GracefulSameId $_ })
     $found = @(foreach ($one in $Events) {
-            if ($ids.Count -and $ids -cnotcontains (Get-SameId $one['event_id'])) { continue }
+            if ($ids.Count -and $ids -cnotcontains (Get-GracefulSameId $one['event_id'])) { continue }
             if ($Filters['event_types'].Count -and $Filters['event_types'] -notcontains $one['event_type']) { continue }
             if ($Filters['event_statuses'].Count -and $Filters['event_statuses'] -notcontains $one['event_status']) { continue }
             if ($Filters['event_sources'].Count -and $Filters['event_sources'] -notcontains [string]$one['event_source']) { continue }
@@ -981,7 +976,7 @@ function Invoke-GracefulApproval {
         [switch]$NoRepost, [scriptblock]$BeforePost
     )
     $wanted = New-GracefulMap
-    foreach ($id in $EventIds) { $wanted[(Get-SameId $id)] = $id.Trim() }
+    foreach ($id in $EventIds) { $wanted[(Get-GracefulSameId $id)] = $id.Trim() }
     $approval = @{ missing_ok = [bool]$MissingOk; terms = $Terms; statuses = @{} }
     foreach ($name in @('approved', 'already_started', 'missing', 'not_leader', 'unexpected', 'unconfirmed', 'refusals', 'warnings')) {
         $approval[$name] = @()
@@ -1043,7 +1038,7 @@ function Split-Wanted {
     # Puts every wanted id into its list; what is left may be posted.
     param($Approval, $Document, $Wanted, [string]$Refused = 'was not approved')
     foreach ($id in @($Wanted)) {
-        $entries = @($Document['Events'] | Where-Object { (Get-SameId $_['event_id']) -ceq (Get-SameId $id) })
+        $entries = @($Document['Events'] | Where-Object { (Get-GracefulSameId $_['event_id']) -ceq (Get-GracefulSameId $id) })
         $spelled = $id
         if ($entries.Count) { $spelled = $entries[0]['event_id'] }
         $why = ''
@@ -1157,7 +1152,7 @@ function Confirm-Approval {
     }
     foreach ($id in $Approval['approved']) {
         $status = 'gone'
-        foreach ($one in $document['Events']) { if ((Get-SameId $one['event_id']) -ceq (Get-SameId $id)) { $status = $one['event_status'] } }
+        foreach ($one in $document['Events']) { if ((Get-GracefulSameId $one['event_id']) -ceq (Get-GracefulSameId $id)) { $status = $one['event_status'] } }
         if ($status -ceq 'Scheduled') { $status = 'Scheduled, approved' }
         $Approval['statuses'][$id] = $status
     }
@@ -1232,10 +1227,10 @@ function Add-Sight {
     param($Seen, $Events, $Found, $Asked)
     $now = Format-GracefulTime (Get-GracefulNow)
     $status = @{}
-    foreach ($one in $Events) { $status[(Get-SameId $one['event_id'])] = $one['event_status'] }
+    foreach ($one in $Events) { $status[(Get-GracefulSameId $one['event_id'])] = $one['event_status'] }
     $times = New-GracefulMap
     $known = @(foreach ($one in $Found) { $one['event_id'] }) + @($Asked)
-    foreach ($id in $known) { $times[(Get-SameId $id)] = New-GracefulMap @{ started_at = $null; gone_at = $null } }
+    foreach ($id in $known) { $times[(Get-GracefulSameId $id)] = New-GracefulMap @{ started_at = $null; gone_at = $null } }
     foreach ($id in @($Seen['times'].PSBase.Keys)) {
         $times[$id] = New-GracefulMap @{ started_at = $Seen['times'][$id]['started_at']; gone_at = $Seen['times'][$id]['gone_at'] }
     }
@@ -1248,11 +1243,11 @@ function Add-Sight {
     $Seen['times'] = $times
     if (-not $Seen['answered']) {
         $Seen['answered'] = $true
-        $Seen['event_ids'] = @(foreach ($one in $Found) { Get-SameId $one['event_id'] })
+        $Seen['event_ids'] = @(foreach ($one in $Found) { Get-GracefulSameId $one['event_id'] })
         $Seen['fingerprint'] = Get-GracefulFingerprint $Found
     }
     foreach ($one in $Events) {
-        if ($one['event_status'] -ceq 'Started' -and $Seen['event_ids'] -ccontains (Get-SameId $one['event_id'])) { $Seen['started'] = $true }
+        if ($one['event_status'] -ceq 'Started' -and $Seen['event_ids'] -ccontains (Get-GracefulSameId $one['event_id'])) { $Seen['started'] = $true }
     }
 }
 
@@ -1276,7 +1271,7 @@ function Get-WaitOutcome {
         'changed' { if ((Get-GracefulFingerprint $Found) -cne $Seen['fingerprint']) { return 'changed' } }
         'gone' {
             if (-not @($Seen['event_ids']).Count) { return 'none' }
-            foreach ($one in $Events) { if ($Seen['event_ids'] -ccontains (Get-SameId $one['event_id'])) { return $null } }
+            foreach ($one in $Events) { if ($Seen['event_ids'] -ccontains (Get-GracefulSameId $one['event_id'])) { return $null } }
             if ($Seen['started']) { return 'completed' }
             return 'cancelled'
         }

@@ -10,23 +10,11 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.graceful.azure.plugins.module_utils._document import (
-    SCHEDULED,
-    STARTED,
-    Document,
-    Event,
-    same_id,
-    same_name,
-)
-from ansible_collections.graceful.azure.plugins.module_utils._errors import (
-    EventsError,
-    NoConnection,
-    PassingFailure,
-    Refused,
-)
-from ansible_collections.graceful.azure.plugins.module_utils._service import Service
-from ansible_collections.graceful.azure.plugins.module_utils._text import clean, count, listed, quoted, quoted_list
-from ansible_collections.graceful.azure.plugins.module_utils._times import UNCONFIRMED_FOR
+from ._document import SCHEDULED, STARTED, Document, Event, same_id, same_name
+from ._errors import EventsError, NoConnection, PassingFailure, Refused
+from ._service import Service
+from ._text import clean, count, listed, quoted, quoted_list
+from ._times import UNCONFIRMED_FOR
 
 READ_EVERY = 1.0
 

@@ -11,11 +11,12 @@ from __future__ import annotations
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule, missing_required_lib
-from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
-from ansible_collections.graceful.azure.plugins.module_utils._service import Service, service_of
+
+from ._errors import EventsError
+from ._service import Service, service_of
 
 if t.TYPE_CHECKING:
-    from ansible_collections.graceful.azure.plugins.module_utils._client import Sender
+    from ._client import Sender
 
 
 def connection_options() -> dict[str, t.Any]:
@@ -29,12 +30,10 @@ def connection_options() -> dict[str, t.Any]:
     }
 
 
-def require_requests(module: AnsibleModule) -> None:
-    from ansible_collections.graceful.azure.plugins.module_utils._requests_transport import REQUESTS_ERROR
+def requests_are_there() -> bool:
+    from ._requests_transport import REQUESTS_ERROR
 
-    if REQUESTS_ERROR:
-        reason = "(the playbook graceful.azure.prepare installs it on every host)"
-        module.fail_json(msg=missing_required_lib("requests", reason=reason), exception=REQUESTS_ERROR)
+    return not REQUESTS_ERROR
 
 
 def run(
@@ -44,7 +43,11 @@ def run(
 ) -> None:
     """Do the work with the service that the options name, and end the module with its result."""
     if transport is None:
-        require_requests(module)
+        from ._requests_transport import REQUESTS_ERROR
+
+        if REQUESTS_ERROR:
+            reason = "(the playbook graceful.azure.prepare installs it on every host)"
+            module.fail_json(msg=missing_required_lib("requests", reason=reason), exception=REQUESTS_ERROR)
     try:
         result = work(module, service_of(module.params, transport))
     except EventsError as exc:

@@ -11,10 +11,13 @@ from __future__ import annotations
 import typing as t
 from collections.abc import Mapping
 
-from ansible_collections.graceful.azure.plugins.module_utils._text import clean, quoted
+from ._text import clean, quoted
 
 # Three years: longer than any notice, and far from where dates end.
 LONGEST_SECONDS = 100_000_000
+# What Ansible takes for true and false.
+YES = ("true", "yes", "on", "y", "t", "1")
+NO = ("false", "no", "off", "n", "f", "0")
 
 
 class WrongSetting(ValueError):
@@ -67,10 +70,10 @@ def choice(value: t.Any, where: str, allowed: t.Sequence[str]) -> str:
 def boolean(value: t.Any, where: str) -> bool:
     if isinstance(value, bool):
         return value
-    said = str(value).lower() if isinstance(value, (str, int)) else ""
-    if said not in ("true", "yes", "on", "1", "false", "no", "off", "0"):
+    said = str(value).strip().lower() if isinstance(value, (str, int)) else ""
+    if said not in (*YES, *NO):
         raise refuse(where, "true or false", value)
-    return said in ("true", "yes", "on", "1")
+    return said in YES
 
 
 def is_number(value: t.Any) -> t.TypeGuard[int]:

@@ -11,14 +11,9 @@ from __future__ import annotations
 import json
 import typing as t
 
-from ansible_collections.graceful.azure.plugins.module_utils._clock import Clock
-from ansible_collections.graceful.azure.plugins.module_utils._errors import (
-    NoConnection,
-    PassingFailure,
-    Refused,
-    WrongOption,
-)
-from ansible_collections.graceful.azure.plugins.module_utils._transport import Reply
+from ._clock import Clock
+from ._errors import NoConnection, PassingFailure, Refused, WrongOption
+from ._transport import Reply, Request
 
 GONE = 410
 GONE_WITHIN = 70.0
@@ -28,16 +23,7 @@ Result = t.TypeVar("Result")
 
 
 class Sender(t.Protocol):
-    def send(
-        self,
-        method: str,
-        url: str,
-        query: t.Mapping[str, str],
-        headers: t.Mapping[str, str],
-        body: bytes | None,
-        connect_timeout: float,
-        total_timeout: float,
-    ) -> Reply: ...
+    def send(self, request: Request) -> Reply: ...
 
 
 class Limits(t.NamedTuple):
@@ -109,13 +95,14 @@ class Client:
         return backoff if failure.retry_after is None else failure.retry_after
 
     def _get(self, path: str, query: t.Mapping[str, str], headers: t.Mapping[str, str], deadline: float) -> Reply:
+        request = Request("GET", self.endpoint, path, query, headers)
         try:
-            return self._send("GET", self.endpoint, path, query, headers, None, deadline)
+            return self._send(request, deadline)
         except NoConnection as failure:
             attempts = [failure.message]
             for endpoint in self._fallbacks():
                 try:
-                    reply = self._send("GET", endpoint, path, query, headers, None, deadline)
+                    reply = self._send(request._replace(endpoint=endpoint), deadline)
                 except (PassingFailure, Refused) as other:
                     attempts.append(other.message)
                 else:
@@ -126,28 +113,17 @@ class Client:
 
     def post(self, path: str, query: t.Mapping[str, str], content: t.Mapping[str, t.Any]) -> Reply:
         """POST once; whether it is sent again is for the caller to decide, after reading what became of it."""
-        headers = {"Content-Type": "application/json"}
-        return self._send("POST", self.endpoint, path, query, headers, json.dumps(content).encode(), self.deadline())
+        headers, body = {"Content-Type": "application/json"}, json.dumps(content).encode()
+        return self._send(Request("POST", self.endpoint, path, query, headers, body), self.deadline())
 
-    def _send(
-        self,
-        method: str,
-        endpoint: str,
-        path: str,
-        query: t.Mapping[str, str],
-        headers: t.Mapping[str, str],
-        body: bytes | None,
-        deadline: float,
-    ) -> Reply:
+    def _send(self, request: Request, deadline: float) -> Reply:
         left = min(self.limits.read_timeout, deadline - self.clock.monotonic())
-        reply = self.transport.send(
-            method, endpoint + path, query, headers, body, self.limits.connect_timeout, max(left, 0.1)
-        )
-        if reply.status != 200 and (reply.status != 304 or method != "GET"):
-            from ansible_collections.graceful.azure.plugins.module_utils import _failures
+        request = request._replace(connect_timeout=self.limits.connect_timeout, total_timeout=max(left, 0.1))
+        reply = self.transport.send(request)
+        if reply.status != 200 and (reply.status != 304 or request.method != "GET"):
+            from . import _failures
 
-            what = f"The metadata service at {endpoint} answered {method} {path} with"
-            raise _failures.of_answer(what, reply, query.get("api-version", ""), self.clock.utc_now())
-        if endpoint == self.endpoint:
+            raise _failures.of_answer(request, reply, self.clock.utc_now())
+        if request.endpoint == self.endpoint:
             self._fallbacks = tuple
         return reply

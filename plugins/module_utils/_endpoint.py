@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from urllib.parse import urlsplit
 
-from ansible_collections.graceful.azure.plugins.module_utils._errors import WrongOption
+from ._errors import WrongOption
 
 VNET_ENDPOINT = "http://169.254.169.254"
 
@@ -37,7 +37,7 @@ def checked(endpoint: str) -> str:
 
 
 def _wrong(endpoint: str, why: str) -> WrongOption:
-    from ansible_collections.graceful.azure.plugins.module_utils._text import clean, quoted
+    from ._text import clean, quoted
 
     return WrongOption(
         f"endpoint {quoted(endpoint, 200)} {clean(why)}. "
@@ -47,6 +47,6 @@ def _wrong(endpoint: str, why: str) -> WrongOption:
 
 def lease_endpoints() -> list[str]:
     """The endpoints from DHCP. Rarely needed, so that it is loaded when it is."""
-    from ansible_collections.graceful.azure.plugins.module_utils import _leases
+    from . import _leases
 
     return _leases.lease_endpoints()

@@ -15,37 +15,29 @@ from __future__ import annotations
 import contextlib
 import typing as t
 
-from ansible_collections.graceful.azure.plugins.module_utils._document import SCHEDULED, STARTED, same_id
-from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
-from ansible_collections.graceful.azure.plugins.module_utils._look import Look, Order
-from ansible_collections.graceful.azure.plugins.module_utils._record import Keeper, LostClaim
-from ansible_collections.graceful.azure.plugins.module_utils._service import Service
-from ansible_collections.graceful.azure.plugins.module_utils._text import clean
-from ansible_collections.graceful.azure.plugins.module_utils._times import UNCONFIRMED_FOR, Times
-from ansible_collections.graceful.azure.plugins.module_utils._worker import Worker
-
-if t.TYPE_CHECKING:
-    from ansible_collections.graceful.azure.plugins.module_utils._steps import Steps
+from ._document import SCHEDULED, STARTED, same_id
+from ._errors import EventsError
+from ._look import Look
+from ._record import LostClaim
+from ._text import clean
+from ._times import UNCONFIRMED_FOR, Times
+from ._worker import Worker
 
 Json = t.Dict[str, t.Any]
 # Seconds.
 SHORT_CALL = 2.0
+OTHER_WORK = {"state": "working", "message": "another run is at work on this host, for another event"}
 
 
 class Engine(Look):
     """Carries out every order."""
 
-    def __init__(
-        self,
-        order: Order,
-        service: Service,
-        vm_name: str | None,
-        keeper: Keeper,
-        detached: bool = True,
-        boot_id: str | None = None,
-    ) -> None:
-        super().__init__(order, service, vm_name, keeper, boot_id)
-        self._detached = detached
+    # Whether the work is done in a process of its own.
+    detached = True
+
+    @property
+    def _worker(self) -> Worker:
+        return Worker(self.keeper.folder.path, self.clock)
 
     def _report(self) -> Json:
         does = {
@@ -75,15 +67,13 @@ class Engine(Look):
         standing = {same_id(event["event_id"]) for event in self._events if event["event_status"] != STARTED}
         events = [event for event in self.order.events if same_id(event["event_id"]) in standing]
         held = self._claim(events, standing=True)
-        mine = [event_id for event_id in map(_id_of, events) if event_id not in held]
+        ids = [same_id(event["event_id"]) for event in events]
+        mine = [event_id for event_id in ids if event_id not in held]
         if not mine:
             self._note_orphan()
             state = "held_by_other_run" if held else "gone"
             return {"state": state, "message": _held_message(held) if held else "Nothing stands.", "held": held}
-        result = self._rest_after_failure("ready", mine) or self._work(
-            "ready", mine, lambda progress: self._steps(mine, progress).get_ready()
-        )
-        return {**result, "held": held}
+        return {**(self._rest_after_failure("ready", mine) or self._work("ready", mine)), "held": held}
 
     def _claim(self, events: t.Sequence[Json], standing: bool = False) -> Json:
         held, warnings = self.keeper.claim(events, self.boot_id, standing)
@@ -99,18 +89,17 @@ class Engine(Look):
 
     def _rest_after_failure(self, order: str, mine: t.Sequence[str]) -> Json | None:
         """What failed is tried again after a growing pause; what is verified is verified again at the end of a wait."""
-        from ansible_collections.graceful.azure.plugins.module_utils._steps import resting, undoing_since
+        from ._steps import resting, undoing_since
 
         record = self.keeper.read()
-        worker = Worker(self.keeper.folder.path, self.clock)
-        if record is None or self.order.controller_step or (self._detached and worker.running() is not None):
+        if record is None or self.order.controller_step or (self.detached and self._worker.running() is not None):
             return None
         since = undoing_since(record, self.keeper.now) if order == "put_back" else 0.0
         rest = resting(record, self.keeper.now, since)
         verified = order == "ready" and all(
             record["events"][event_id]["ready"] for event_id in mine if event_id in record["events"]
         )
-        last = worker.state()
+        last = self._worker.state()
         failed = last.get("result", {}).get("state") == "failed" and _matches(last, self._owner(order, mine))
         if rest or ((verified or failed) and self.order.wait > 0):
             end = self.clock.monotonic() + (rest["next_try"] if rest else self.order.wait)
@@ -120,51 +109,66 @@ class Engine(Look):
     def _owner(self, order: str, mine: t.Sequence[str]) -> Json:
         return {"run_id": self.keeper.run.run_id, "order": order, "events": sorted(mine)}
 
-    def _steps(self, mine: t.Sequence[str], progress: t.Callable[[str], None]) -> Steps:
-        from ansible_collections.graceful.azure.plugins.module_utils._steps import Steps
-
-        return Steps(self.order, self.keeper, mine, progress, Worker(self.keeper.folder.path, self.clock).runner)
-
-    def _work(self, order: str, mine: t.Sequence[str], work: t.Callable[[t.Callable[[str], None]], Json]) -> Json:
+    def _work(self, order: str, mine: t.Sequence[str]) -> Json:
         """Have the work done, and look in on it for as long as this call may take."""
-        worker, owner = Worker(self.keeper.folder.path, self.clock), self._owner(order, mine)
-        if not self._detached:
+        worker, owner = self._worker, self._owner(order, mine)
+
+        def work(progress: t.Callable[[str], None]) -> Json:
+            from ._steps import Steps
+
+            steps = Steps(self.order, self.keeper, mine, progress, worker.runner)
+            return steps.get_ready() if order == "ready" else steps.put_back()
+
+        if not self.detached:
             return worker.work(owner, work)
         busy = worker.running()
         if busy is not None and not _matches(busy, owner):
+            if self._is_at_work(busy) and not worker.wait(max(self._left, 1.0)):
+                return dict(OTHER_WORK)
             worker.stop()
             busy = None
         if busy is None:
             worker.start(owner, work)
-        return self._look_in(worker)
+        return self._look_in(owner)
+
+    def _is_at_work(self, busy: Json) -> bool:
+        """Whether it is another run's worker and that run has an event of this host. It goes on: two runs that ended
+        each other's work would never get anything done."""
+        run_id = busy.get("run_id")
+        claims = [entry["claim"] for entry in (self.keeper.read() or {"events": {}})["events"].values()]
+        return run_id != self.keeper.run.run_id and any(
+            claim["run_id"] == run_id and not self.keeper.is_stale(claim) for claim in claims
+        )
 
     def _under_way(self, order: str) -> Json | None:
         """What became of work that an earlier call began and whose result nobody has heard yet."""
-        worker, owner = Worker(self.keeper.folder.path, self.clock), self._owner(order, self.order.event_ids)
-        state = worker.state()
-        if not self._detached or self.order.controller_step or not _matches(state, owner) or state.get("told"):
+        state, owner = self._worker.state(), self._owner(order, self.order.event_ids)
+        if not self.detached or self.order.controller_step or not _matches(state, owner) or state.get("told"):
             return None
-        if worker.running() is None and "result" not in state:
+        if self._worker.running() is None and "result" not in state:
             return None
         with contextlib.suppress(LostClaim), self.keeper.change(self.order.event_ids):
             # The claim is renewed, in case that the work is silent for long.
             pass
-        return self._look_in(worker)
+        return self._look_in(owner)
 
-    def _look_in(self, worker: Worker) -> Json:
-        over = worker.wait(max(self._left, 1.0))
-        state = worker.state()
+    def _look_in(self, owner: Json) -> Json:
+        over = self._worker.wait(max(self._left, 1.0))
+        state = self._worker.state()
+        if not _matches(state, owner):
+            # Another run began its own work meanwhile: what came of that says nothing about this one's.
+            return dict(OTHER_WORK)
         if not over:
             return {"state": "working", "message": str(state.get("progress") or "at work")}
         result = state.get("result")
-        worker.note_told(state)
+        self._worker.note_told(state)
         # A worker that was killed leaves no result: the next call goes on where it was.
         return result if isinstance(result, dict) else {"state": "working", "message": "cut off, it goes on"}
 
     # ---- approving
 
     def _approve(self) -> Json:
-        from ansible_collections.graceful.azure.plugins.module_utils._approver import NotTaken, Terms, approve
+        from ._approver import NotTaken, Terms, approve
 
         event = self.order.events[0]
         event_id, ids = same_id(event["event_id"]), self.order.event_ids
@@ -265,9 +269,7 @@ class Engine(Look):
             # Another event needs the host drained: what is gone is closed, and the steps stay.
             self.keeper.close(mine, gone, "gone")
             return {"state": "put_back", "message": "Another event still needs the host drained.", "held": held}
-        result = self._rest_after_failure("put_back", mine) or self._work(
-            "put_back", mine, lambda progress: self._steps(mine, progress).put_back()
-        )
+        result = self._rest_after_failure("put_back", mine) or self._work("put_back", mine)
         return {**result, "held": held, "times": times.told()}
 
     def _all_gone(self, times: Times) -> bool:
@@ -314,19 +316,14 @@ class Engine(Look):
     # ---- giving back
 
     def _release(self) -> Json:
-        worker = Worker(self.keeper.folder.path, self.clock)
-        if worker.state().get("run_id") == self.keeper.run.run_id:
-            worker.stop()
+        if self._worker.state().get("run_id") == self.keeper.run.run_id:
+            self._worker.stop()
         released = self.keeper.release(self.order.event_ids)
         return {"state": "released", "message": f"{len(released)} claims given back"}
 
 
 def _matches(state: Json, owner: Json) -> bool:
     return all(state.get(key) == value for key, value in owner.items())
-
-
-def _id_of(event: t.Mapping[str, t.Any]) -> str:
-    return same_id(event["event_id"])
 
 
 def _held_message(held: Json) -> str:

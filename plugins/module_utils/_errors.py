@@ -30,22 +30,16 @@ class WrongOption(EventsError):
 class Refused(EventsError):
     """The service answered, and asking again would not change its answer."""
 
-    def __init__(self, message: str, status: int | None = None, **fields: t.Any) -> None:
-        super().__init__(message, **fields)
+    def __init__(self, message: str, status: int | None = None) -> None:
+        super().__init__(message)
         self.status = status
 
 
 class PassingFailure(EventsError):
     """A failure that may be over a moment later, so that another try makes sense."""
 
-    def __init__(
-        self,
-        message: str,
-        status: int | None = None,
-        retry_after: float | None = None,
-        **fields: t.Any,
-    ) -> None:
-        super().__init__(message, **fields)
+    def __init__(self, message: str, status: int | None = None, retry_after: float | None = None) -> None:
+        super().__init__(message)
         self.status = status
         self.retry_after = retry_after
 

@@ -15,30 +15,29 @@ import pwd
 import typing as t
 from datetime import datetime
 
-from ansible_collections.graceful.azure.plugins.module_utils._document import parse_time
-from ansible_collections.graceful.azure.plugins.module_utils._errors import NoConnection, PassingFailure, Refused
-from ansible_collections.graceful.azure.plugins.module_utils._text import clean, quoted
+from ._document import parse_time
+from ._errors import NoConnection, PassingFailure, Refused
+from ._text import clean, quoted
 
 if t.TYPE_CHECKING:
-    from ansible_collections.graceful.azure.plugins.module_utils._transport import Reply
+    from ._transport import Reply, Request
 
 PASSING_STATUSES = (410, 429, 500, 502, 503, 504)
 RETRY_AFTER_LEAST, RETRY_AFTER_MOST = 1.0, 30.0
 PROXY_AGENT_LOG = "/var/lib/azure-proxy-agent/ProxyAgent.Connection.log"
 
 
-def of_socket(
-    where: str, exc: BaseException, connected: bool, timed_out: bool, connect_timeout: float, total_timeout: float
-) -> PassingFailure:
+def of_socket(request: Request, exc: BaseException, connected: bool, timed_out: bool) -> PassingFailure:
     """What a failed connection means. With NoConnection nothing was sent, for certain."""
+    where, connecting, whole = request.where, request.connect_timeout, request.total_timeout
     if timed_out and not connected:
         return NoConnection(
-            f"{where} did not take the connection within {connect_timeout:g} s. Is this an Azure VM with its primary "
+            f"{where} did not take the connection within {connecting:g} s. Is this an Azure VM with its primary "
             "network interface up, and is the address not blocked by a firewall or routed elsewhere?"
         )
     if timed_out:
         return PassingFailure(
-            f"{where} did not finish its answer within {total_timeout:.3g} s. The first request of a VM may take two "
+            f"{where} did not finish its answer within {whole:.3g} s. The first request of a VM may take two "
             "minutes: leave read_timeout above 120 for it."
         )
     cause = clean(getattr(exc, "strerror", None) or exc)
@@ -47,9 +46,7 @@ def of_socket(
     return PassingFailure(f"{where} broke off the connection ({cause}).")
 
 
-def of_requests(
-    where: str, exc: Exception, out_of_time: bool, connect_timeout: float, total_timeout: float
-) -> PassingFailure:
+def of_requests(request: Request, exc: Exception, out_of_time: bool) -> PassingFailure:
     """The same for an exception of requests or urllib3."""
     from requests.exceptions import ConnectTimeout, Timeout
     from urllib3.exceptions import NewConnectionError
@@ -57,7 +54,7 @@ def of_requests(
     layers = list(_layers(exc))
     connected = not any(isinstance(layer, (ConnectTimeout, NewConnectionError)) for layer in layers)
     timed_out = isinstance(exc, Timeout) or (out_of_time and connected)
-    return of_socket(where, layers[-1], connected, timed_out, connect_timeout, total_timeout)
+    return of_socket(request, layers[-1], connected, timed_out)
 
 
 def _layers(exc: BaseException) -> t.Iterator[BaseException]:
@@ -76,10 +73,10 @@ def _layers(exc: BaseException) -> t.Iterator[BaseException]:
         exc = inner
 
 
-def of_answer(what: str, reply: Reply, api_version: str, now: datetime) -> Refused | PassingFailure:
-    """What an answer other than 200 means; `what` says who answered what."""
+def of_answer(request: Request, reply: Reply, now: datetime) -> Refused | PassingFailure:
+    """What an answer other than 200 means."""
     error, versions = _error_body(reply.body)
-    said = f"{what} {reply.status}{error}."
+    said = f"{request.where} answered {request.method} {request.path} with {reply.status}{error}."
     if reply.status in PASSING_STATUSES:
         return PassingFailure(said, reply.status, _retry_after(reply, now))
     if 300 <= reply.status < 400:
@@ -95,10 +92,11 @@ def of_answer(what: str, reply: Reply, api_version: str, now: datetime) -> Refus
         return Refused(
             f"{said} Set api_version to one that it offers: {', '.join(versions)}; or to auto.", reply.status
         )
+    version = quoted(request.query.get("api-version", ""), 40)
     advice = {
         400: "The request was refused as it stands; if this is not a newer api_version than the service knows, "
         "check that endpoint is Azure's metadata service.",
-        404: f"It does not have api_version {quoted(api_version, 40)}: set api_version to auto for the newest that it "
+        404: f"It does not have api_version {version}: set api_version to auto for the newest that it "
         "has. If it has none, this is not the metadata service: check endpoint.",
     }
     return Refused(f"{said} {advice.get(reply.status, 'Check that endpoint is the metadata service.')}", reply.status)

@@ -13,10 +13,10 @@ import io
 import re
 import typing as t
 
-from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError, WrongOption
-from ansible_collections.graceful.azure.plugins.module_utils._patience import Patience, Proof
-from ansible_collections.graceful.azure.plugins.module_utils._peer import NoAnswer, connect
-from ansible_collections.graceful.azure.plugins.module_utils._text import clean, count, quoted
+from ._errors import EventsError, WrongOption
+from ._patience import Patience, Proof
+from ._peer import NoAnswer, connect
+from ._text import clean, count, quoted
 
 NAME = re.compile(r"[A-Za-z0-9_.:-]+")
 NUMBER = re.compile(r"0x[0-9A-Fa-f]{1,8}|[0-9]{1,12}")

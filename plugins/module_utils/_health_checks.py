@@ -11,13 +11,12 @@ from __future__ import annotations
 import functools
 import typing as t
 
-from ansible_collections.graceful.azure.plugins.module_utils import _option_checks as option_check
-from ansible_collections.graceful.azure.plugins.module_utils._clock import Clock
-from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
-from ansible_collections.graceful.azure.plugins.module_utils._kind import Options, Runner
-from ansible_collections.graceful.azure.plugins.module_utils._patience import Late, Patience, Proof
-from ansible_collections.graceful.azure.plugins.module_utils._peer import Login, NoAnswer, ask, connect
-from ansible_collections.graceful.azure.plugins.module_utils._text import clean
+from . import _option_checks as option_check
+from ._clock import Clock
+from ._kind import Options, Runner
+from ._patience import Late, Patience, Proof, forgiving
+from ._peer import Login, NoAnswer, ask, connect
+from ._text import clean
 
 PAUSE = 2.0
 OPTIONS: t.Mapping[str, t.Mapping[str, t.Any]] = {
@@ -65,7 +64,7 @@ def check(
         name, look = _look_of(item, run)
         patience = Patience(item["timeout"], clock, progress)
         try:
-            patience.until(functools.partial(look, patience), pause=PAUSE)
+            patience.until(forgiving(functools.partial(look, patience)), pause=PAUSE)
         except Late as exc:
             raise Late(f"The health check of {name} did not pass. {exc.message}") from None
 
@@ -88,7 +87,7 @@ def _port_takes_connections(port: int, patience: Patience) -> Proof:
 
 def _url_answers(item: Options, patience: Patience) -> Proof:
     shown = clean(item["url"], 200)
-    login = Login(item["username"], item.get("password")) if item["username"] else None
+    login = Login(item["username"], item.get("password"))
     try:
         status = ask(item["url"], patience.request_timeout(), headers=item.get("headers"), login=login).status
     except NoAnswer as exc:
@@ -97,8 +96,5 @@ def _url_answers(item: Options, patience: Patience) -> Proof:
 
 
 def _program_ends_well(argv: t.Sequence[str], run: Runner, patience: Patience) -> Proof:
-    try:
-        ran = run(argv, patience.request_timeout(3600))
-    except EventsError as exc:
-        return Proof(False, exc.message.rstrip("."))
+    ran = run(argv, patience.request_timeout(3600))
     return Proof(ran.code == 0, f"it ended with {ran.code}: {clean(ran.message, 200)}")

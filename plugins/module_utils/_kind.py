@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
-from ansible_collections.graceful.azure.plugins.module_utils._patience import Patience
+from ._errors import EventsError
+from ._patience import Patience
 
 LINUX, WINDOWS = "linux", "windows"
 NOT_HERE = "a Linux host cannot do that: its kind is for Windows hosts. Correct the step's kind"
@@ -90,6 +90,8 @@ class Kind:
     options: t.ClassVar[t.Mapping[str, t.Mapping[str, t.Any]]] = {}
     # required_one_of, required_together, mutually_exclusive, required_by, as in an argument spec.
     rules: t.ClassVar[t.Mapping[str, t.Any]] = {}
+    # Of _option_checks.py, by the name of the option: what an argument spec cannot say of it.
+    checks: t.ClassVar[t.Mapping[str, t.Callable[[str, t.Any], str]]] = {}
     # The hosts that can do it. On Windows hosts the PowerShell file of that name does it: see CONTRIBUTING.
     platforms: t.ClassVar[tuple[str, ...]] = (LINUX, WINDOWS)
     # Undone only after the health checks have passed.
@@ -106,7 +108,7 @@ class Kind:
     @classmethod
     def mistake(cls, options: Options) -> str:
         """What is wrong with options that fit the argument spec, in words; empty if nothing is."""
-        return ""
+        return next(filter(None, (check(name, options[name]) for name, check in cls.checks.items())), "")
 
     @classmethod
     def mistake_on(cls, platform: str, options: Options) -> str:
@@ -119,6 +121,7 @@ class Kind:
         return before
 
     def look(self) -> Look:
+        """Not for checkpoints: they are made for each event."""
         raise EventsError(NOT_HERE)
 
     def do(self) -> Done:
@@ -126,6 +129,10 @@ class Kind:
 
     def undo(self, noted: Noted) -> str:
         raise EventsError(NOT_HERE)
+
+    def is_saved(self, noted: Noted) -> bool:
+        """Of checkpoints: whether what was saved is still there."""
+        return True
 
     def clean_up(self, noted: Noted) -> None:
         """Remove what only undo needed. Called when everything on the host is undone; it may be called again."""

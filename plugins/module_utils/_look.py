@@ -11,13 +11,14 @@ It stands apart from the rest of the engine because most calls need no more, and
 
 from __future__ import annotations
 
+import os
 import typing as t
 
-from ansible_collections.graceful.azure.plugins.module_utils._clock import Clock
-from ansible_collections.graceful.azure.plugins.module_utils._document import Event, fingerprint, same_id, seen_by
-from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
-from ansible_collections.graceful.azure.plugins.module_utils._record import Keeper
-from ansible_collections.graceful.azure.plugins.module_utils._service import Reading, Service
+from ._clock import Clock
+from ._document import Event, fingerprint, same_id, seen_by
+from ._errors import EventsError
+from ._record import Keeper
+from ._service import Reading, Service
 
 Json = t.Dict[str, t.Any]
 POLL = 1.0
@@ -66,12 +67,7 @@ class Look:
     """Carries out the order look."""
 
     def __init__(
-        self,
-        order: Order,
-        service: Service,
-        vm_name: str | None,
-        keeper: Keeper,
-        boot_id: str | None = None,
+        self, order: Order, service: Service, vm_name: str | None, keeper: Keeper, boot_id: str | None = None
     ) -> None:
         self.order = order
         self.keeper = keeper
@@ -167,6 +163,16 @@ class Look:
 
     def _changed(self) -> bool:
         return bool(self.order.known) and fingerprint(self._events) != self.order.known
+
+
+def why_not_writable(directory: str) -> str | None:
+    """What stands in the way of a record there, without writing anything."""
+    place = directory
+    while not os.path.exists(place) and place != os.path.dirname(place):
+        place = os.path.dirname(place)
+    if os.access(place, os.W_OK | os.X_OK):
+        return None
+    return f"{place} cannot be written by this user. Set ansible_become: true, or another graceful_record_dir."
 
 
 def current_boot() -> str:

@@ -15,7 +15,8 @@ import re
 import typing as t
 import urllib.parse
 
-from ansible_collections.graceful.azure.plugins.module_utils._kind import WINDOWS
+from ._kind import WINDOWS
+from ._text import clean
 
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 # With a drive, or a share of a server; also as the system itself writes long ones.
@@ -75,6 +76,17 @@ def ports(name: str, value: t.Any) -> str:
     if value and not any(port(name, each) for each in value):
         return ""
     return f"{name} has to be a list of port numbers, 1 to 65535."
+
+
+def networks(name: str, value: t.Any) -> str:
+    import ipaddress
+
+    try:
+        for each in value:
+            ipaddress.ip_network(each, strict=False)
+    except ValueError as exc:
+        return f"{name} has to be a list of addresses or networks: {clean(exc, 200)}."
+    return ""
 
 
 def http_url(name: str, value: t.Any) -> str:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.graceful.azure.plugins.module_utils._clock import Clock
-from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError, WrongOption
+from ._clock import Clock
+from ._errors import EventsError, WrongOption
 
 
 class Late(EventsError):
@@ -26,6 +26,18 @@ class Proof(t.NamedTuple):
 
     holds: bool
     message: str
+
+
+def forgiving(look: t.Callable[[], Proof]) -> t.Callable[[], Proof]:
+    """The same look, for which an error is no more than a reason to look again."""
+
+    def tried() -> Proof:
+        try:
+            return look()
+        except EventsError as exc:
+            return Proof(False, exc.message.rstrip("."))
+
+    return tried
 
 
 class Patience:

@@ -23,8 +23,8 @@ import time
 import typing as t
 import urllib.parse
 
-from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError, WrongOption
-from ansible_collections.graceful.azure.plugins.module_utils._text import clean
+from ._errors import EventsError, WrongOption
+from ._text import clean
 
 # A path is a Unix socket.
 Address = t.Union[str, t.Tuple[str, int]]
@@ -154,6 +154,9 @@ def _connected(address: Address, deadline: _Deadline) -> socket.socket:
 def _looked_up(address: tuple[str, int], deadline: _Deadline) -> list[t.Any]:
     """The addresses of a name. A name server may take longer than there is time, and cannot be interrupted."""
     host, port = address
+    if not 0 < port < 65536:
+        # What looks up addresses would take another port instead.
+        raise ValueError("its port has to be 1 to 65535")
     try:
         return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
     except socket.gaierror:

@@ -12,9 +12,9 @@ import difflib
 import fnmatch
 import typing as t
 
-from ansible_collections.graceful.azure.plugins.module_utils import _checks as check
-from ansible_collections.graceful.azure.plugins.module_utils._document import KNOWN_TYPES, same_name
-from ansible_collections.graceful.azure.plugins.module_utils._text import quoted
+from . import _checks as check
+from ._document import KNOWN_TYPES, same_name
+from ._text import quoted
 
 IGNORE = "ignore"
 NOTIFY = "notify"

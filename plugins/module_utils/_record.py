@@ -15,17 +15,11 @@ from __future__ import annotations
 import contextlib
 import typing as t
 
-from ansible_collections.graceful.azure.plugins.module_utils._clock import Clock
-from ansible_collections.graceful.azure.plugins.module_utils._document import UNKNOWN, same_id
-from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
-from ansible_collections.graceful.azure.plugins.module_utils._record_files import (
-    VERSION,
-    Damaged,
-    Folder,
-    Record,
-    explain,
-)
-from ansible_collections.graceful.azure.plugins.module_utils._text import clean, iso
+from ._clock import Clock
+from ._document import UNKNOWN, same_id
+from ._errors import EventsError
+from ._record_files import VERSION, Damaged, Folder, Record, explain
+from ._text import clean, iso
 
 UNDONE = "undone"
 # A clock that is set back by more than this would keep a dead run's claim alive.
@@ -87,7 +81,7 @@ class Keeper:
 
     def probe(self) -> None:
         """Raises if no record could be written. The directory is made."""
-        with self._explained(), self.folder.locked(self.clock):
+        with self._locked():
             self.folder.probe()
 
     def claim(
@@ -95,21 +89,21 @@ class Keeper:
     ) -> tuple[dict[str, Record], list[str]]:
         """Claim these events for this run. Returns who holds what could not be claimed, by id, and warnings."""
         held: dict[str, Record] = {}
-        with self._explained(), self.folder.locked(self.clock):
+        with self._locked():
             record, warnings = self._read_or_set_aside()
             record = record or _empty(self.now, boot_id)
             for event in events:
                 event_id = same_id(event["event_id"])
                 entry = record["events"].get(event_id)
                 other = entry["claim"] if entry and entry["claim"]["run_id"] != self.run.run_id else None
-                if other and not self.run.force and not self._is_stale(other):
+                if other and not self.run.force and not self.is_stale(other):
                     held[event_id] = holder(other)
                     continue
                 record["events"][event_id] = self._claimed(record, event, entry, other)
                 if standing:
                     # It was missing for a moment only: the next time begins anew.
                     record["events"][event_id].update(gone=None, gone_reads=0)
-            self.folder.write(record if record["events"] or unfinished(record) else None)
+            self._write(record)
         return held, warnings
 
     def _read_or_set_aside(self) -> tuple[Record | None, list[str]]:
@@ -124,7 +118,7 @@ class Keeper:
                 "this host is not known: look into that file, and undo by hand what it did."
             ]
 
-    def _is_stale(self, claim: Record) -> bool:
+    def is_stale(self, claim: Record) -> bool:
         """Also if the clock was set back since: a claim must end some day."""
         now = self.now
         if claim["renewed"] - now > CLOCK_SLACK:
@@ -156,7 +150,7 @@ class Keeper:
     @contextlib.contextmanager
     def change(self, event_ids: t.Collection[str]) -> t.Iterator[Record]:
         """The record, to be changed under the lock: only while this run holds the claim of one of these events."""
-        with self._explained(), self.folder.locked(self.clock):
+        with self._locked():
             record = self.folder.read()
             entries = [] if record is None else [entry for key, entry in record["events"].items() if key in event_ids]
             mine = [entry for entry in entries if entry["claim"]["run_id"] == self.run.run_id]
@@ -165,19 +159,21 @@ class Keeper:
             for entry in mine:
                 entry["claim"].update(renewed=self.now, silent_until=self.now + self.run.silent_for)
             yield record
-            self.folder.write(record if record["events"] or unfinished(record) else None)
+            self._write(record)
 
     def note_step(self, event_ids: t.Collection[str], step: Step, mark: str = "", detail: str = "") -> None:
         """What is new about a step, found by its phase and name; before and after it is taken."""
         with self.change(event_ids) as record:
-            old = find_step(record, step["phase"], step["name"])
-            if old is None:
-                blank = {"message": "", "attempts": 0, "timeout": None, "options": {}, "before": {}, "data": {}}
-                record["steps"].append({**blank, **step, "at": self.now})
-            else:
-                old.update(step, at=self.now)
+            self._put_step(record, step)
             if mark:
                 self._mark(record, mark, detail or step["name"], "")
+
+    def _put_step(self, record: Record, step: Step) -> None:
+        noted = find_step(record, step["phase"], step["name"])
+        if noted is None:
+            noted = {"message": "", "attempts": 0, "timeout": None, "options": {}, "before": {}, "data": {}}
+            record["steps"].append(noted)
+        noted.update(step, at=self.now)
 
     def mark(self, event_ids: t.Collection[str], what: str, detail: str = "", event_id: str = "") -> None:
         with self.change(event_ids) as record:
@@ -193,14 +189,11 @@ class Keeper:
 
     def note_orphan(self, event: t.Mapping[str, t.Any], step: Step, boot_id: str) -> None:
         """A step that was taken although the claim was lost: remembered, so that the next run undoes it."""
-        with self._explained(), self.folder.locked(self.clock):
+        with self._locked():
             record = self.folder.read() or _empty(self.now, boot_id)
             noted = find_step(record, step["phase"], step["name"])
-            if noted is None:
-                blank = {"message": "", "attempts": 0, "timeout": None, "options": {}, "before": {}, "data": {}}
-                record["steps"].append({**blank, **step, "status": "failed", "at": self.now})
-            elif noted["status"] == UNDONE:
-                noted.update(status="failed", at=self.now)
+            if noted is None or noted["status"] == UNDONE:
+                self._put_step(record, {**step, "status": "failed"})
             event_id = same_id(event["event_id"])
             if event_id not in record["events"]:
                 record["events"][event_id] = self._claimed(record, event, None, None)
@@ -234,7 +227,7 @@ class Keeper:
     def release(self, event_ids: t.Collection[str]) -> list[str]:
         """Give the claims back. Where something is not undone, the record stays, for another run to take over."""
         released = []
-        with self._explained(), self.folder.locked(self.clock):
+        with self._locked():
             record = self.folder.read()
             if record is None:
                 return []
@@ -248,12 +241,20 @@ class Keeper:
             if not unfinished(record):
                 for event_id in released:
                     del record["events"][event_id]
-            self.folder.write(record if record["events"] or unfinished(record) else None)
+            self._write(record)
         return released
 
     def _mark(self, record: Record, what: str, detail: str, event_id: str) -> None:
         record["timeline"].append({"at": self.now, "what": what, "detail": clean(detail), "event_id": event_id})
         self._log(clean(f"{what} {detail} {event_id}".strip(), 300))
+
+    def _write(self, record: Record) -> None:
+        self.folder.write(record if record["events"] or unfinished(record) else None)
+
+    @contextlib.contextmanager
+    def _locked(self) -> t.Iterator[None]:
+        with self._explained(), self.folder.locked(self.clock):
+            yield
 
     @contextlib.contextmanager
     def _explained(self) -> t.Iterator[None]:

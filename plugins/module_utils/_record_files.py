@@ -13,13 +13,14 @@ import errno
 import fcntl
 import json
 import os
+import pwd
 import re
 import stat
 import typing as t
 
-from ansible_collections.graceful.azure.plugins.module_utils._clock import Clock
-from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError, PassingFailure, WrongOption
-from ansible_collections.graceful.azure.plugins.module_utils._text import clean, quoted
+from ._clock import Clock
+from ._errors import EventsError, PassingFailure, WrongOption
+from ._text import clean, quoted
 
 VERSION = 2
 FILE = "record.json"
@@ -130,6 +131,8 @@ class Folder:
         self.path = path
         self.file = os.path.join(path, FILE)
         self.history = os.path.join(path, "history")
+        # One name is enough under the lock, and what a killed process left there does not pile up.
+        self._draft = os.path.join(path, ".draft")
 
     def inspect(self) -> None:
         """What the record says will be undone as this user, so nobody else may write it."""
@@ -151,16 +154,15 @@ class Folder:
         """Alone with the files; the kernel ends the lock with the process, however that ends."""
         self.inspect()
         _make(self.path)
-        lock = os.open(os.path.join(self.path, ".lock"), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        give_up = clock.monotonic() + LOCK_WAIT
+        while (lock := take(os.path.join(self.path, ".lock"))) is None:
+            if clock.monotonic() >= give_up:
+                raise PassingFailure(
+                    f"Another process has kept {self.path}/.lock for {LOCK_WAIT:.0f} s, nothing was written. "
+                    "Run again; if it stays so, look which process holds the file."
+                )
+            clock.sleep(0.05)
         try:
-            give_up = clock.monotonic() + LOCK_WAIT
-            while not taken(lock):
-                if clock.monotonic() >= give_up:
-                    raise PassingFailure(
-                        f"Another process has kept {self.path}/.lock for {LOCK_WAIT:.0f} s, nothing was written. "
-                        "Run again; if it stays so, look which process holds the file."
-                    )
-                clock.sleep(0.05)
             yield
         finally:
             os.close(lock)
@@ -225,30 +227,14 @@ class Folder:
             raise WrongOption(f"The record cannot be written as JSON: {clean(exc)}. Nothing was written.") from exc
         if len(body) > LARGEST_RECORD:
             raise WrongOption(f"{file} would be larger than {LARGEST_RECORD} bytes, nothing was written.")
-        with self._draft(body) as draft:
-            os.replace(draft, file)
+        write(file, body, draft=self._draft)
         _sync(os.path.dirname(file))
 
     def probe(self) -> None:
         """Write as if it were a record, and keep nothing of it."""
-        with self._draft(b"{}"):
-            pass
-
-    @contextlib.contextmanager
-    def _draft(self, body: bytes) -> t.Iterator[str]:
-        # One name is enough under the lock, and what a killed process left there does not pile up.
-        draft = os.path.join(self.path, ".draft")
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(draft)
-        try:
-            with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as opened:
-                opened.write(body)
-                opened.flush()
-                os.fsync(opened.fileno())
-            yield draft
-        finally:
-            with contextlib.suppress(OSError):
-                os.unlink(draft)
+        file = os.path.join(self.path, ".probe")
+        write(file, b"{}", draft=self._draft)
+        os.unlink(file)
 
     def _trim(self, newest: str) -> None:
         with contextlib.suppress(OSError):
@@ -262,22 +248,52 @@ def explain(exc: OSError, directory: str) -> str:
     """What the system refused, and what to do about it."""
     advice = "Correct this and run again."
     if exc.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        advice = f"Run with become, or set a graceful_record_dir that user {os.geteuid()} may read and write."
+        advice = f"Run with become, or set a graceful_record_dir that user {_user()} may read and write."
     elif exc.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         advice = "Make room on that file system and run again."
     elif exc.errno in (errno.ENOTDIR, errno.EEXIST, errno.ELOOP, errno.EISDIR):
         advice = "Something else lies in the place of a file or directory of the record: move it away."
     where = exc.filename if isinstance(exc.filename, str) else directory
-    return f"{where}: {exc.strerror or exc}. What was recorded before is still there, nothing was lost. {advice}"
+    return f"{where}: {exc.strerror or exc}. If there was a record, it is still there: nothing was lost. {advice}"
 
 
-def taken(lock: int) -> bool:
-    """Whether the lock on this open file could be taken at once."""
+def _user() -> str:
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return str(os.geteuid())
+
+
+def take(path: str) -> int | None:
+    """The lock of that name, open, if it could be taken at once. It ends when it is closed, or with this process."""
+    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+    except OSError as exc:
+        os.close(lock)
+        if isinstance(exc, BlockingIOError):
+            return None
+        raise
+    return lock
+
+
+def write(path: str, body: bytes, mode: int = 0o600, sync: bool = True, draft: str = "") -> None:
+    """The file is whole at any moment. Without `sync` a crash of the machine may leave the older content."""
+    draft = draft or f"{path}.draft"
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(draft)
+    try:
+        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+            file.write(body)
+            file.flush()
+            os.fchmod(file.fileno(), mode)
+            if sync:
+                os.fsync(file.fileno())
+        os.replace(draft, path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(draft)
+        raise
 
 
 def _make(directory: str) -> None:

@@ -12,15 +12,7 @@ import functools
 import socket
 import typing as t
 
-from ansible_collections.graceful.azure.plugins.module_utils._transport import (
-    HEADERS,
-    MAX_BODY,
-    BoundedSocket,
-    Budget,
-    Reply,
-    address_of,
-    checked,
-)
+from ._transport import HEADERS, MAX_BODY, BoundedSocket, Budget, Reply, Request, checked
 
 REQUESTS_ERROR: str | None = None
 try:
@@ -69,38 +61,27 @@ class RequestsTransport:
         self._session.mount("http://", _Adapter(self._budget))
         self._session.headers = requests.structures.CaseInsensitiveDict(HEADERS)
 
-    def send(
-        self,
-        method: str,
-        url: str,
-        query: t.Mapping[str, str],
-        headers: t.Mapping[str, str],
-        body: bytes | None,
-        connect_timeout: float,
-        total_timeout: float,
-    ) -> Reply:
+    def send(self, request: Request) -> Reply:
         """Make one request, or raise what the operator should read."""
-        where = address_of(url)
-        self._budget.begin(total_timeout)
+        self._budget.begin(request.total_timeout)
         try:
             with self._session.request(
-                method,
-                url,
-                params=query,
-                headers=headers,
-                data=body,
-                timeout=(min(connect_timeout, total_timeout), total_timeout),
+                request.method,
+                request.endpoint + request.path,
+                params=request.query,
+                headers=request.headers,
+                data=request.body,
+                timeout=(min(request.connect_timeout, request.total_timeout), request.total_timeout),
                 allow_redirects=False,
                 stream=True,
             ) as response:
                 content = response.raw.read(MAX_BODY + 1, decode_content=False) or b""
         except Exception as exc:
             # Not only what the libraries say of broken answers: what they make of hostile ones, too.
-            from ansible_collections.graceful.azure.plugins.module_utils import _failures
+            from . import _failures
 
-            out_of_time = self._budget.left() <= 0
-            raise _failures.of_requests(where, exc, out_of_time, connect_timeout, total_timeout) from exc
+            raise _failures.of_requests(request, exc, out_of_time=self._budget.left() <= 0) from exc
         if response.status_code < 200:
             # The answer itself is still to come, and must not be taken for the next one.
             self._session.close()
-        return checked(where, Reply(response.status_code, response.headers, content))
+        return checked(request.where, Reply(response.status_code, response.headers, content))

@@ -17,10 +17,10 @@ import subprocess
 import time
 import typing as t
 
-from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
-from ansible_collections.graceful.azure.plugins.module_utils._kind import Ran
-from ansible_collections.graceful.azure.plugins.module_utils._patience import Late
-from ansible_collections.graceful.azure.plugins.module_utils._text import clean
+from ._errors import EventsError
+from ._kind import Ran
+from ._patience import Late
+from ._text import clean
 
 # Of each of stdout and stderr; the rest is read and dropped.
 LARGEST_OUTPUT = 4 * 1024 * 1024

@@ -11,18 +11,11 @@ from __future__ import annotations
 import typing as t
 from datetime import datetime
 
-from ansible_collections.graceful.azure.plugins.module_utils._client import Client, Limits, Sender
-from ansible_collections.graceful.azure.plugins.module_utils._document import (
-    BrokenDocument,
-    Document,
-    load_json,
-    parse,
-    parse_time,
-    plain_name,
-)
-from ansible_collections.graceful.azure.plugins.module_utils._endpoint import VNET_ENDPOINT, checked, lease_endpoints
-from ansible_collections.graceful.azure.plugins.module_utils._errors import PassingFailure, Refused, WrongOption
-from ansible_collections.graceful.azure.plugins.module_utils._transport import Reply
+from ._client import Client, Limits, Sender
+from ._document import BrokenDocument, Document, load_json, parse, parse_time, plain_name
+from ._endpoint import VNET_ENDPOINT, checked, lease_endpoints
+from ._errors import PassingFailure, Refused, WrongOption
+from ._transport import Reply
 
 EVENTS_PATH = "/metadata/scheduledevents"
 INSTANCE_PATH = "/metadata/instance"
@@ -104,13 +97,13 @@ class Service:
         except BrokenDocument as exc:
             raise self._unusable(EVENTS_PATH, "an events document", exc) from exc
         if document.oddities:
-            from ansible_collections.graceful.azure.plugins.module_utils._text import clean
+            from ._text import clean
 
             document = document._replace(oddities=[clean(oddity) for oddity in document.oddities])
         return document
 
     def _unusable(self, path: str, expected: str, exc: BrokenDocument) -> PassingFailure:
-        from ansible_collections.graceful.azure.plugins.module_utils._text import clean
+        from ._text import clean
 
         return PassingFailure(f"What {self.endpoint}{path} sent is not {expected}: {clean(exc)}.")
 
@@ -143,7 +136,7 @@ class Service:
 def service_of(params: t.Mapping[str, t.Any], transport: Sender | None = None) -> Service:
     """The service that the shared options name."""
     if transport is None:
-        from ansible_collections.graceful.azure.plugins.module_utils._requests_transport import RequestsTransport
+        from ._requests_transport import RequestsTransport
 
         transport = RequestsTransport()
     automatic = params["endpoint"].strip().lower() == AUTO

@@ -12,15 +12,15 @@ import contextlib
 import hashlib
 import typing as t
 
-from ansible_collections.graceful.azure.plugins.module_utils import _checkpoints, _drains
-from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
-from ansible_collections.graceful.azure.plugins.module_utils._kind import LINUX, Kind, Noted, Runner, Tools
-from ansible_collections.graceful.azure.plugins.module_utils._patience import Late, Patience
-from ansible_collections.graceful.azure.plugins.module_utils._record import Keeper, LostClaim, find_step, unfinished
-from ansible_collections.graceful.azure.plugins.module_utils._text import clean, count, duration, is_masked, quoted
+from . import _checkpoints, _drains
+from ._errors import EventsError
+from ._kind import LINUX, Kind, Noted, Runner, Tools
+from ._patience import Late, Patience
+from ._record import Keeper, LostClaim, find_step, unfinished
+from ._text import clean, count, duration, is_masked, quoted
 
 if t.TYPE_CHECKING:
-    from ansible_collections.graceful.azure.plugins.module_utils._look import Order
+    from ._look import Order
 
 Json = t.Dict[str, t.Any]
 Progress = t.Callable[[str], None]
@@ -53,7 +53,8 @@ class Next(Exception):
 
 def resting(record: Json, now: float, since: float = 0.0) -> Json | None:
     """What failed since then and may not be tried again yet; `next_try` says in how many seconds it may."""
-    failed = [step for step in record["steps"] if step["status"] == "failed" and step["at"] >= since]
+    # If the clock was set back since, a failure in the future is not waited for.
+    failed = [step for step in record["steps"] if step["status"] == "failed" and since <= step["at"] <= now]
     last = max(failed, key=lambda step: float(step["at"] + _pause(step["attempts"])), default=None)
     left = last["at"] + _pause(last["attempts"]) - now if last else 0.0
     if last is None or left <= 0:
@@ -87,10 +88,14 @@ class Steps:
         self._answer = order.controller_step
         self._record = keeper.read() or {"events": {}, "steps": [], "timeline": []}
 
+    @property
+    def _entries(self) -> list[Json]:
+        return [self._record["events"][event_id] for event_id in self._mine if event_id in self._record["events"]]
+
     # ---- draining and saving
 
     def get_ready(self) -> Json:
-        entries = [self._record["events"][event_id] for event_id in self._mine if event_id in self._record["events"]]
+        entries = self._entries
         gave_up = next((entry["gave_up"] for entry in entries if entry["gave_up"]), "")
         if gave_up:
             return self._give_up(gave_up)
@@ -101,10 +106,10 @@ class Steps:
             if failure is None or any(entry["event"]["event_type"].lower() in TAKEN_AWAY for entry in entries):
                 failure = self._all(CHECKPOINT, self._order.checkpoint) or failure
         except Next as exc:
-            self._not_ready()
+            self._note_events(ready=None)
             return exc.result
         if failure is not None:
-            self._not_ready()
+            self._note_events(ready=None)
             return self._give_up(failure["message"]) if self._order.undo_on_failure else failure
         return self._note_ready()
 
@@ -119,25 +124,25 @@ class Steps:
 
     def _note_ready(self) -> Json:
         message = f"{count(len(self._order.steps), 'step')} done, {len(self._order.checkpoint)} saved, all verified"
-        with self._keeper.change(self._mine) as record:
-            for event_id in self._mine:
-                entry = record["events"].get(event_id)
-                if entry is not None and entry["claim"]["run_id"] == self._keeper.run.run_id:
-                    if not entry["ready"]:
-                        at = {"at": self._keeper.now, "what": "ready", "detail": message}
-                        record["timeline"].append({**at, "event_id": entry["event"]["event_id"]})
-                    entry["ready"] = self._keeper.now
+        with self._claimed() as (record, entries):
+            for entry in entries:
+                if not entry["ready"]:
+                    at = {"at": self._keeper.now, "what": "ready", "detail": message}
+                    record["timeline"].append({**at, "event_id": entry["event"]["event_id"]})
+                entry["ready"] = self._keeper.now
         return {"state": "ready", "message": message}
 
-    def _not_ready(self) -> None:
-        self._note_events(ready=None)
+    @contextlib.contextmanager
+    def _claimed(self) -> t.Iterator[tuple[Json, list[Json]]]:
+        """The record, to be changed, and what it says of the events that this run still has the claim of."""
+        with self._keeper.change(self._mine) as record:
+            entries = [record["events"][event_id] for event_id in self._mine if event_id in record["events"]]
+            yield record, [entry for entry in entries if entry["claim"]["run_id"] == self._keeper.run.run_id]
 
     def _note_events(self, **fields: t.Any) -> None:
-        with self._keeper.change(self._mine) as record:
-            for event_id in self._mine:
-                entry = record["events"].get(event_id)
-                if entry is not None and entry["claim"]["run_id"] == self._keeper.run.run_id:
-                    entry.update(fields)
+        with self._claimed() as (_record, entries):
+            for entry in entries:
+                entry.update(fields)
 
     def _give_up(self, message: str) -> Json:
         """A failed drain is undone at once, if that was asked for; it is not tried again by this run."""
@@ -183,22 +188,37 @@ class Steps:
         if noted and noted["status"] == "done" and look.done:
             return
         before = _before(kind, step, noted, look.before)
-        self._note({**step, "status": "doing", "message": "", "before": before, "data": {}})
+        self._note_doing(step, noted, before)
         done = work.do()
         self._demand_in_time(done.message)
         self._note({**step, "status": "done", "message": done.message, "data": done.data}, "draining", done.message)
 
+    def _note_doing(self, step: Json, noted: Json | None, before: Json) -> None:
+        again = noted is not None and noted["status"] == "done" and step["phase"] == DRAIN
+        for saved in unfinished(self._record) if again else ():
+            if saved["phase"] == CHECKPOINT and saved["status"] == "done":
+                # It was in service again since, and may have written something: that has to be saved, too.
+                self._note({**_key(saved), "status": "doing"})
+        self._note({**step, "status": "doing", "message": "", "before": before, "data": {}})
+
     def _save(self, kind: type[Kind], step: Json, noted: Json | None) -> None:
-        if noted and noted["status"] == "done":
-            return
         if self._answers(step, "fetch"):
             # Fetched by the controller: what is on the host only is not saved yet.
             self._demand_answer()
             self._note({**step, "status": "done", "message": noted["message"] if noted else ""}, "checkpointed")
             return
         work = kind(self._options(step), self._tools(step, noted))
+        same = noted is not None and noted["status"] == "done" and noted["options"] == step["options"]
+        if noted and same and work.is_saved(Noted(noted["before"], noted["data"], False)):
+            return
         self._note({**step, "status": "doing", "message": "", "before": {}, "data": {}})
-        done = work.do()
+        try:
+            done = work.do()
+        except EventsError:
+            if noted and noted["data"]:
+                # What was saved before is still there, and better than nothing.
+                self._note({**_key(step), "status": "doing", "data": noted["data"]})
+            raise
         self._demand_in_time(done.message)
         if done.data.get("fetched"):
             self._note({**step, "status": "doing", "message": done.message, "data": done.data})
@@ -209,7 +229,9 @@ class Steps:
 
     def _ask_controller(self, kind: type[Kind], step: Json, noted: Json | None) -> None:
         done = noted is not None and noted["status"] == "done"
-        if done and noted and self._keeper.now - noted["at"] < self._order.fresh:
+        if noted and step["phase"] == CHECKPOINT and noted["options"] != step["options"]:
+            done = False
+        if done and noted and 0 <= self._keeper.now - noted["at"] < self._order.fresh:
             return
         if self._answers(step, "verify"):
             answer, self._answer = self._answer or {}, None
@@ -233,7 +255,7 @@ class Steps:
         if looked.get("error"):
             raise EventsError(str(looked["error"]))
         before = _before(kind, step, noted, looked)
-        self._note({**step, "status": "doing", "message": "", "before": before, "data": {}})
+        self._note_doing(step, noted, before)
         raise Next(self._for_controller(step, "do"))
 
     def _answers(self, step: Json, mode: str) -> bool:
@@ -255,8 +277,7 @@ class Steps:
     # ---- putting back
 
     def put_back(self) -> Json:
-        entries = [self._record["events"][event_id] for event_id in self._mine if event_id in self._record["events"]]
-        lost = any(entry["event"]["event_type"].lower() != "freeze" and entry["started"] for entry in entries)
+        lost = any(entry["event"]["event_type"].lower() != "freeze" and entry["started"] for entry in self._entries)
         if not any(mark["what"] == "restoring" for mark in self._record["timeline"]):
             self._keeper.mark(self._mine, "restoring")
         try:
@@ -330,7 +351,7 @@ class Steps:
         return kind(self._options(step), self._tools(step, step)).undo(Noted(step["before"], step["data"], lost))
 
     def _check_health(self) -> None:
-        from ansible_collections.graceful.azure.plugins.module_utils import _health_checks
+        from . import _health_checks
 
         items = [
             {**item, **self._order.secrets.get(f"health/{number}", {})}

@@ -105,6 +105,12 @@ def quoted_list(names: t.Sequence[t.Any], show: int = 5) -> str:
     return ", ".join(quoted(name) for name in names[:show]) + more
 
 
+def sentence(*reasons: str) -> str:
+    """Reasons in one sentence, which has one end."""
+    said = "; ".join(reason.rstrip(".") for reason in reasons)
+    return said if said.endswith(("?", "!")) else said + "."
+
+
 def is_or_are(names: t.Sequence[t.Any]) -> str:
     return "is" if len(names) == 1 else "are"
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.graceful.azure.plugins.module_utils._document import STARTED, Event, same_id
+from ._document import STARTED, Event, same_id
 
 Json = t.Dict[str, t.Any]
 # Gone is said after several reads over some seconds; longer for an event that was never seen Started.

@@ -20,13 +20,29 @@ import time
 import typing as t
 from urllib.parse import urlencode, urlsplit
 
-from ansible_collections.graceful.azure.plugins.module_utils._errors import PassingFailure, Refused
+from ._errors import PassingFailure, Refused
 
 USER_AGENT = "graceful.azure/0.2.0"
 HEADERS = {"Metadata": "true", "User-Agent": USER_AGENT, "Accept-Encoding": "identity"}
 MAX_BODY = 1 << 20
 # With headers, chunks and what else HTTP allows beside the body.
 MAX_ANSWER = 4 << 20
+
+
+class Request(t.NamedTuple):
+    method: str
+    endpoint: str
+    path: str
+    query: t.Mapping[str, str]
+    headers: t.Mapping[str, str] = {}
+    body: bytes | None = None
+    connect_timeout: float = 5.0
+    total_timeout: float = 130.0
+
+    @property
+    def where(self) -> str:
+        """What a message calls the service."""
+        return f"The metadata service at {self.endpoint}"
 
 
 class Reply(t.NamedTuple):
@@ -73,11 +89,6 @@ class BoundedSocket(socket.socket):
         return size
 
 
-def address_of(url: str) -> str:
-    """What a message calls the service."""
-    return f"The metadata service at {url.partition('/metadata')[0]}"
-
-
 def checked(where: str, reply: Reply) -> Reply:
     """The reply, if it is whole and not too large; at most one byte more than allowed has to be read for that."""
     if len(reply.body) > MAX_BODY:
@@ -100,38 +111,28 @@ class PlainTransport:
         self._kept: http.client.HTTPConnection | None = None
         self._socket: socket.socket | None = None
 
-    def send(
-        self,
-        method: str,
-        url: str,
-        query: t.Mapping[str, str],
-        headers: t.Mapping[str, str],
-        body: bytes | None,
-        connect_timeout: float,
-        total_timeout: float,
-    ) -> Reply:
+    def send(self, request: Request) -> Reply:
         """Make one request, or raise what the operator should read."""
-        where = address_of(url)
-        self._budget.begin(total_timeout)
+        where = request.where
+        self._budget.begin(request.total_timeout)
         connection: http.client.HTTPConnection | None = None
         connected = False
         try:
-            connection = self._connection(url, min(connect_timeout, total_timeout))
+            connection = self._connection(request)
             connected = True
-            target = f"{urlsplit(url).path}?{urlencode(query)}"
-            connection.request(method, target, body, {**HEADERS, **headers})
+            target = f"{request.path}?{urlencode(request.query)}"
+            connection.request(request.method, target, request.body, {**HEADERS, **request.headers})
             response = connection.getresponse()
             reply = Reply(response.status, t.cast("t.Mapping[str, str]", response.headers), response.read(MAX_BODY + 1))
-        except Exception as exc:
-            # Not only what http.client says of broken answers: what it makes of hostile ones, too.
+        except BaseException as exc:
             self._close(connection)
-            from ansible_collections.graceful.azure.plugins.module_utils import _failures
+            if not isinstance(exc, Exception):
+                raise
+            # Not only what http.client says of broken answers: what it makes of hostile ones, too.
+            from . import _failures
 
             timed_out = isinstance(exc, socket.timeout) or self._budget.left() <= 0
-            raise _failures.of_socket(where, exc, connected, timed_out, connect_timeout, total_timeout) from exc
-        except BaseException:
-            self._close(connection)
-            raise
+            raise _failures.of_socket(request, exc, connected, timed_out) from exc
         lengths = response.headers.get_all("Content-Length") or []
         if not response.isclosed() or reply.status < 200 or len(set(lengths)) > 1:
             # What is left of an answer must not be taken for the next one.
@@ -148,9 +149,9 @@ class PlainTransport:
             with contextlib.suppress(OSError):
                 kept.shutdown(socket.SHUT_RDWR)
 
-    def _connection(self, url: str, seconds: float) -> http.client.HTTPConnection:
+    def _connection(self, request: Request) -> http.client.HTTPConnection:
         """The one from the last request, unless the service has closed it since."""
-        parts = urlsplit(url)
+        parts = urlsplit(request.endpoint)
         wanted = (parts.hostname or "", parts.port or http.client.HTTP_PORT)
         kept = self._kept
         if kept is not None:
@@ -158,7 +159,7 @@ class PlainTransport:
                 kept.sock.settimeout(self._budget.left())
                 return kept
             self._close(kept)
-        connection = http.client.HTTPConnection(*wanted, timeout=seconds)
+        connection = http.client.HTTPConnection(*wanted, timeout=min(request.connect_timeout, request.total_timeout))
         connection.connect()
         connection.sock = self._socket = BoundedSocket.of(connection.sock, self._budget)
         connection.sock.settimeout(self._budget.left())

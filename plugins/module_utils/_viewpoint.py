@@ -11,9 +11,10 @@ from __future__ import annotations
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.graceful.azure.plugins.module_utils._document import Event, Filters, plain_name, seen_by
-from ansible_collections.graceful.azure.plugins.module_utils._errors import WrongOption
-from ansible_collections.graceful.azure.plugins.module_utils._service import Service
+
+from ._document import Event, Filters, plain_name, seen_by
+from ._errors import WrongOption
+from ._service import Reading, Service
 
 
 def filter_options() -> dict[str, t.Any]:
@@ -32,7 +33,7 @@ def filters_of(params: t.Mapping[str, t.Any]) -> Filters:
             raise WrongOption(f"{name} has an empty entry, which no event matches. Leave it out to mean all events.")
     for status in params["event_statuses"] or ():
         if status.strip().lower() not in ("scheduled", "started"):
-            from ansible_collections.graceful.azure.plugins.module_utils._text import quoted
+            from ._text import quoted
 
             raise WrongOption(f"event_statuses has {quoted(status)}. Azure knows Scheduled and Started.")
     return Filters(
@@ -42,12 +43,6 @@ def filters_of(params: t.Mapping[str, t.Any]) -> Filters:
         params["event_sources"] or (),
         params["only_mine"],
     )
-
-
-class Look(t.NamedTuple):
-    events: list[Event]
-    incarnation: int | str | None
-    clock_offset: float | None
 
 
 class Viewpoint:
@@ -78,8 +73,8 @@ class Viewpoint:
             self._asked = True
         return self.vm_name
 
-    def look(self) -> Look:
-        """The events as this VM sees them now."""
+    def look(self) -> tuple[Reading, list[Event]]:
+        """The document, and its events as this VM sees them now."""
         reading = self._service.read()
         if self._ask() is None:
             self._warn(
@@ -88,8 +83,7 @@ class Viewpoint:
             )
         for oddity in reading.document.oddities:
             self._warn(oddity)
-        events = seen_by(reading.document, self.vm_name, reading.service_time)
-        return Look(events, reading.document.incarnation, reading.clock_offset)
+        return reading, seen_by(reading.document, self.vm_name, reading.service_time)
 
     def _warn(self, text: str) -> None:
         if text not in self._warned:

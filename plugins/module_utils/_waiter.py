@@ -10,17 +10,10 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.graceful.azure.plugins.module_utils._clock import Clock
-from ansible_collections.graceful.azure.plugins.module_utils._document import (
-    STARTED,
-    Event,
-    Filters,
-    fingerprint,
-    matching,
-    same_id,
-)
-from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError, PassingFailure, WrongOption
-from ansible_collections.graceful.azure.plugins.module_utils._text import clean, count, iso
+from ._clock import Clock
+from ._document import STARTED, Event, Filters, fingerprint, matching, same_id
+from ._errors import EventsError, PassingFailure, WrongOption
+from ._text import clean, count, iso
 
 TIMES = ("started_at", "gone_at")
 # Conditions that compare with the first read: it must reach the controller before the host can go down.

@@ -15,10 +15,11 @@ import os
 import signal
 import typing as t
 
-from ansible_collections.graceful.azure.plugins.module_utils._clock import Clock
-from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
-from ansible_collections.graceful.azure.plugins.module_utils._kind import Runner
-from ansible_collections.graceful.azure.plugins.module_utils._record_files import taken
+from ._clock import Clock
+from ._errors import EventsError
+from ._kind import Runner
+from ._look import current_boot
+from ._record_files import take, write
 
 Json = t.Dict[str, t.Any]
 Work = t.Callable[[t.Callable[[str], None]], Json]
@@ -42,24 +43,20 @@ class Worker:
     @property
     def runner(self) -> Runner:
         """Runs programs for the work, so that what a killed worker leaves can be ended."""
-        from ansible_collections.graceful.azure.plugins.module_utils._run import run
+        from ._run import run
 
         return functools.partial(run, note=self._note_program)
 
     def running(self) -> Json | None:
         """Whose worker is at work, None if none is."""
-        lock = self._take()
-        if lock is not None:
-            os.close(lock)
-            return None
-        return self.state()
+        return None if self._is_free() else self.state()
 
     def state(self) -> Json:
         return _read(self._state)
 
     def start(self, owner: Json, work: Work) -> None:
         """Begin the work in a process that does not end with this one."""
-        lock = self._take()
+        lock = take(self._lock)
         if lock is None:
             raise EventsError("Another process works on this host. It is looked at again in a moment.")
         try:
@@ -110,9 +107,7 @@ class Worker:
         while True:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(-1, os.WNOHANG)
-            lock = self._take()
-            if lock is not None:
-                os.close(lock)
+            if self._is_free():
                 return True
             left = end - self._clock.monotonic()
             if left <= 0:
@@ -159,20 +154,15 @@ class Worker:
             self._clock.sleep(0.05)
         self._note_program(None)
 
-    def _take(self) -> int | None:
-        lock = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | getattr(os, "O_CLOEXEC", 0), 0o600)
-        if taken(lock):
-            return lock
-        os.close(lock)
-        return None
+    def _is_free(self) -> bool:
+        lock = take(self._lock)
+        if lock is not None:
+            os.close(lock)
+        return lock is not None
 
     def _write(self, state: Json, path: str = "") -> None:
-        path = path or self._state
-        draft = f"{path}.draft"
         with contextlib.suppress(OSError):
-            with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "w") as file:
-                json.dump(state, file)
-            os.replace(draft, path)
+            write(path or self._state, json.dumps(state).encode("ascii"), sync=False)
 
 
 def _read(path: str) -> Json:
@@ -190,11 +180,9 @@ def _began(pid: int) -> str:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
             # The name before it, in brackets, may have anything in it.
             fields = file.read().rpartition(")")[2].split()
-        with open("/proc/sys/kernel/random/boot_id") as file:
-            boot_id = file.read().strip()
     except OSError:
         return ""
-    return "" if fields[0] in "ZX" else f"{boot_id} {fields[19]}"
+    return "" if fields[0] in "ZX" else f"{current_boot()} {fields[19]}"
 
 
 def _stop(_number: int, _frame: t.Any) -> None:

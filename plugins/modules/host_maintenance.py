@@ -14,9 +14,9 @@ description:
   - Carries one order out on the host, in one process. It claims the events, takes the drain steps, saves the
     checkpoints, verifies all of it and notes it in the host's record; or it waits until the events are gone, brings
     back what was lost, undoes the steps last first, checks the health and closes the record.
-  - A call that is cut off is made again. It finds in the record what was done, and goes on.
+  - A call that was interrupted can be made again. It finds in the record what was done, and continues.
   - It acts only while this run holds the claim of the events, and checks that immediately before each step.
-  - As a task it is called again and again until the order is carried out or O(timeout) is over. It lives through a
+  - As a task it is called repeatedly until the order is carried out or O(timeout) is over. It survives a
     reboot of the host and prints what it waits for. The role P(graceful.azure.maintenance#role) calls it once in each
     pass.
   - A task fails if its order was not carried out, so that nothing that follows is done for a host that is not ready.
@@ -25,7 +25,8 @@ description:
     roles.
 notes:
   - C(async) is not supported. The task reconnects by itself.
-  - Work that takes longer than O(wait) goes on in a process of its own on the host, and the next call looks in on it.
+  - Work that takes longer than O(wait) continues in a process of its own on the host, and the next call asks for its
+    result.
 extends_documentation_fragment:
   - graceful.azure.attributes
   - graceful.azure.imds
@@ -57,13 +58,13 @@ options:
     default: []
   health:
     description:
-      - What has to be well before traffic returns, as in C(graceful_health).
+      - What has to be healthy before traffic returns, as in C(graceful_health).
         The role P(graceful.azure.restore#role) has the checks.
     type: list
     elements: dict
     default: []
   health_mistake:
-    description: Why it is not known what has to be well. Traffic does not return to a host of which that is so.
+    description: Why C(graceful_health) of this host cannot be used. If it is set, traffic does not return to the host.
     type: str
     default: ""
   secrets:
@@ -79,11 +80,11 @@ options:
     type: path
     default: /var/lib/graceful/checkpoints
   run_id:
-    description: What tells this run from all others. Needed by every order but V(look).
+    description: The id of this run, which no other run has. Needed by every order but V(look).
     type: str
     default: ""
   run_name:
-    description: The same, for people.
+    description: The name of this run in messages.
     type: str
     default: ""
   silent_for:
@@ -131,7 +132,7 @@ options:
     type: bool
     default: false
   lapsed:
-    description: For V(put_back), lower case ids of events that stand and for which the host is put back all the same.
+    description: For V(put_back), lower case ids of events for which the host is put back although they are not over.
     type: list
     elements: str
     default: []
@@ -143,7 +144,7 @@ attributes:
   platform:
     support: full
     platforms: posix, windows
-    details: On Windows, where the connection is winrm, psrp or ssh with PowerShell, a task of this name runs its twin.
+    details: On Windows, where the connection is winrm, psrp or ssh with PowerShell, the task runs the Windows module.
   check_mode:
     support: full
     details: It looks, and changes nothing.
@@ -157,7 +158,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Read what is announced to this host, and what it remembers
+- name: Read what is announced to this host, and its record
   graceful.azure.host_maintenance:
     order: look
   register: host
@@ -242,12 +243,17 @@ interruptions:
   sample: [{"lost": "2026-03-01T03:15:00Z", "back": "2026-03-01T03:15:42Z"}]
 """
 
+import sys
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.graceful.azure.plugins.module_utils._argspec import connection_options, run
+from ansible_collections.graceful.azure.plugins.module_utils._argspec import (
+    connection_options,
+    requests_are_there,
+    run,
+)
 from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError, WrongOption
-from ansible_collections.graceful.azure.plugins.module_utils._look import Look, Order
+from ansible_collections.graceful.azure.plugins.module_utils._look import Look, Order, why_not_writable
 from ansible_collections.graceful.azure.plugins.module_utils._record import Keeper, Run
 from ansible_collections.graceful.azure.plugins.module_utils._service import Service
 from ansible_collections.graceful.azure.plugins.module_utils._transport import PlainTransport
@@ -275,6 +281,11 @@ def carry_out(module: AnsibleModule, service: Service) -> dict[str, t.Any]:
     result = _engine_for(order)(order, service, params["vm_name"], keeper).carry_out()
     # Ansible does not show what a module warns of if an action plugin calls it: they come with the rest.
     result["observation"]["warnings"] = result.pop("warnings")
+    if params["probe_record"] and not requests_are_there():
+        # Who prepares a host wants to know whether the other modules can run there, too.
+        result["observation"]["warnings"].append(f"The Python library (requests) is missing for {sys.executable}.")
+    if module.check_mode and not result["observation"]["record_error"]:
+        result["observation"]["record_error"] = why_not_writable(params["record_dir"])
     if skipped:
         result["report"] = {"state": "skipped", "message": "Check mode: nothing was done."}
     return dict(result, changed=before != _noted(result["observation"]["record"]))
@@ -334,8 +345,7 @@ def main() -> None:
         "timeout": {"type": "float", "default": 0},
     }
     module = AnsibleModule({**connection_options(), **specific}, supports_check_mode=True)
-    # Who prepares a host wants to know whether the other modules can run there, too.
-    run(module, carry_out, None if module.params["probe_record"] else PlainTransport())
+    run(module, carry_out, PlainTransport())
 
 
 if __name__ == "__main__":

@@ -11,14 +11,16 @@ short_description: The plan of a maintenance, for the role maintenance only
 version_added: 0.2.0
 author: graceful.azure contributors (@graceful)
 description:
-  - Makes the state of a run, or carries it on by one pass. It runs on the controller, and only in the role
+  - Makes the state of a run, or continues it by one pass. It runs on the controller, and only in the role
     P(graceful.azure.maintenance#role), with which it may change.
   - What it returns is registered as C(graceful_pass).
 options:
   state:
-    description: Whether the run begins, another pass has been made, or the run is over and its recap is shown.
+    description:
+      - Whether the run begins, another pass has been made, no more passes are left, or the run is over and its recap is
+        shown.
     type: str
-    choices: [begin, advance, recap]
+    choices: [begin, advance, end, recap]
     required: true
 extends_documentation_fragment:
   - graceful.azure.attributes

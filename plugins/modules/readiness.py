@@ -11,7 +11,7 @@ short_description: Whether hosts can take part in maintenance, for the roles pre
 version_added: 0.2.0
 author: graceful.azure contributors (@graceful)
 description:
-  - Asks a host, and checks everything that is written for it; or judges what all hosts answered.
+  - Asks a host, and checks all its variables; or judges what all hosts answered.
   - It is a part of the roles P(graceful.azure.prepare#role) and P(graceful.azure.drill#role), with which it may change.
   - What is wrong with a host is in the result. The task does not fail, so that every host is asked.
 options:

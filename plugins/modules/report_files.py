@@ -41,7 +41,7 @@ options:
 attributes:
   check_mode:
     support: full
-    details: It writes in check mode, too, because what would be done is what one wants to read then.
+    details: It writes in check mode, too. The report then says what would be done.
   diff_mode:
     support: none
     details: Every report is new.

@@ -16,9 +16,9 @@ description:
     them is ready before; the playbook C(graceful.azure.maintenance) does.
   - It reads the document first and posts only what is Scheduled at that moment, as the document spells it.
   - A post that the service refuses is not repeated. One that the service does not confirm, because it does not answer
-    or answers with an error of its own, may have been taken all the same. The document is then read for 30 seconds,
-    and only if it still shows the event as Scheduled, unchanged, the post is repeated, O(retries) times at most. V(0)
-    never posts twice.
+    or answers with an error of its own, may have been accepted. The document is then read for 30 seconds, and only if
+    it still shows the event as Scheduled, unchanged, the post is repeated, O(retries) times at most. V(0) never posts
+    twice.
 notes:
   - Azure may not start an event at once after it was approved, for example because other customers on the same hardware
     have to approve as well. Use M(graceful.azure.scheduled_events_wait) to follow what happens.
@@ -62,7 +62,7 @@ attributes:
   platform:
     support: full
     platforms: posix, windows
-    details: On Windows, where the connection is winrm, psrp or ssh with PowerShell, a task of this name runs its twin.
+    details: On Windows, where the connection is winrm, psrp or ssh with PowerShell, the task runs the Windows module.
   check_mode:
     support: full
     details: Reads and decides, but never posts.
@@ -84,7 +84,7 @@ EXAMPLES = r"""
   graceful.azure.scheduled_event_approve:
     event_id: F020BA2E-3BC0-4C40-A10B-86575A9EABD5
 
-- name: Run on all VMs of an event, sent by its leader only, no matter if it is gone already
+- name: Run on all VMs of an event, sent by its leader only; an event that is gone is no error
   graceful.azure.scheduled_event_approve:
     event_ids: "{{ announced.events | map(attribute='event_id') }}"
     leader_only: true

@@ -15,7 +15,7 @@ description:
     freezes, Spot evictions and deletions minutes or seconds ahead.
   - Run it on the VM itself, nothing else can reach the service. The first call enables the service for the VM.
 notes:
-  - The service forgets a VM that has not asked for 24 hours.
+  - Azure disables the service for a VM that has not asked for 24 hours.
 extends_documentation_fragment:
   - graceful.azure.attributes
   - graceful.azure.imds
@@ -25,7 +25,7 @@ attributes:
   platform:
     support: full
     platforms: posix, windows
-    details: On Windows, where the connection is winrm, psrp or ssh with PowerShell, a task of this name runs its twin.
+    details: On Windows, where the connection is winrm, psrp or ssh with PowerShell, the task runs the Windows module.
   check_mode:
     support: full
     details: The module only reads.
@@ -158,14 +158,14 @@ def read(module: AnsibleModule, service: Service) -> dict[str, t.Any]:
     filters = filters_of(module.params)
     if filters.only_mine:
         view.require_name("only_mine")
-    look = view.look()
+    reading, events = view.look()
     return {
-        "events": matching(look.events, filters),
-        "document_incarnation": look.incarnation,
+        "events": matching(events, filters),
+        "document_incarnation": reading.document.incarnation,
         "vm_name": view.vm_name,
         "api_version": service.api_version,
         "endpoint": service.endpoint,
-        "clock_offset": look.clock_offset,
+        "clock_offset": reading.clock_offset,
     }
 
 

@@ -12,8 +12,8 @@ version_added: 0.1.0
 author: graceful.azure contributors (@graceful)
 description:
   - Polls the Scheduled Events document on the VM until something happens to the events that match the filters.
-  - A failure that may pass, such as a refused connection, a 503 answer or a broken document, is waited out until
-    O(timeout). It is never taken for an empty document.
+  - A failure that may pass, such as a refused connection, a 503 answer or a broken document, does not end the wait
+    before O(timeout). It never counts as an empty document.
   - As a task it survives the reboot of the host. It is run in slices of about half a minute, reconnects when the
     connection was lost, and shows a line of progress after each slice. With a stdout callback that prints data, such as
     C(ansible.posix.json), those lines go to stderr.
@@ -66,7 +66,7 @@ attributes:
   platform:
     support: full
     platforms: posix, windows
-    details: On Windows, where the connection is winrm, psrp or ssh with PowerShell, a task of this name runs its twin.
+    details: On Windows, where the connection is winrm, psrp or ssh with PowerShell, the task runs the Windows module.
   check_mode:
     support: full
     details: The module only reads. It waits in check mode as well.
@@ -251,9 +251,9 @@ def await_events(module: AnsibleModule, service: Service) -> dict[str, t.Any]:
         service.client.limits = Limits(min(asked.connect_timeout, budget), min(patience, budget), 0)
         if filters.only_mine:
             view.require_name("only_mine")
-        look = view.look()
+        _reading, events = view.look()
         seen.vm_name, seen.api_version = view.vm_name, service.api_version
-        return look.events
+        return events
 
     done = wait(read, params["until"], filters, seen, params["timeout"], params["poll_interval"], service.client.clock)
     result = done.result()

@@ -17,7 +17,7 @@ extends_documentation_fragment:
   - graceful.azure.attributes
 options:
   receivers:
-    description: Who is told, see the role.
+    description: Who gets the messages, see the role.
     type: raw
     default: []
   on_its_own:
@@ -29,15 +29,15 @@ options:
     type: bool
     default: false
   poll_interval:
-    description: Seconds between two looks.
+    description: Seconds between two requests.
     type: float
     default: 1.0
   spool_max:
-    description: How many messages are kept for a receiver that is away.
+    description: How many messages are kept for a receiver that is not available.
     type: int
     default: 1000
   state_dir:
-    description: Directory for what was told, on the host.
+    description: Directory for the state of the watcher, on the host.
     type: str
     required: true
   metrics_dir:

@@ -16,6 +16,7 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.graceful.azure.plugins.module_utils._text import clean
 
 Json = dict[str, t.Any]
+FAILED = {"failed": True, "changed": False}
 
 
 def copied(action: ActionBase, step: t.Any) -> Json:
@@ -24,11 +25,7 @@ def copied(action: ActionBase, step: t.Any) -> Json:
     Where it lies on the controller is the controller's own choice; where it lies on the host is the host's."""
     mode = step.get("mode") if isinstance(step, t.Mapping) else None
     if mode not in ("fetch", "send"):
-        return {
-            "failed": True,
-            "changed": False,
-            "msg": "No host asks for an archive. Only the collection's roles copy one.",
-        }
+        return {**FAILED, "msg": "No host asks for an archive. Only the collection's roles copy one."}
     here, there = str(step["controller_copy"]), str(step["archive"])
     connection: t.Any = action._connection
     try:
@@ -44,9 +41,5 @@ def copied(action: ActionBase, step: t.Any) -> Json:
             connection.put_file(here, there)
     except (AnsibleError, OSError) as exc:
         doing = "fetched from" if mode == "fetch" else "sent to"
-        return {
-            "failed": True,
-            "changed": False,
-            "msg": f"The archive could not be {doing} the host: {clean(exc, 300)}",
-        }
+        return {**FAILED, "msg": f"The archive could not be {doing} the host: {clean(exc, 300)}"}
     return {"changed": True, "msg": "the archive was copied"}

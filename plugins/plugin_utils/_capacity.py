@@ -36,23 +36,12 @@ class MinAvailable(t.NamedTuple):
     own_groups: Amount | None
     by_group: t.Mapping[str, Amount]
 
-
-class Shortage(t.NamedTuple):
-    group: str
-    required: int
-    available: int
-    leaving: int
-    size: int
-
-    @property
-    def message(self) -> str:
-        group = quoted(self.group)
-        if self.required > self.size:
-            return f"group {group} has only {self.size}, so {self.required} available hosts can never be kept"
-        return (
-            f"group {group} would have {self.available - self.leaving} of {self.size} hosts available,"
-            f" {self.required} {'is' if self.required == 1 else 'are'} required"
-        )
+    def wanted(self, groups: t.Sequence[str]) -> t.Mapping[str, Amount]:
+        """By group, for a host in these groups."""
+        if self.own_groups is None:
+            return self.by_group
+        own = [group for group in groups if group not in CATCH_ALL_GROUPS]
+        return dict.fromkeys(own or ["all"], self.own_groups)
 
 
 def validate_min_available(value: t.Any) -> MinAvailable | None:
@@ -85,10 +74,7 @@ def requirements(
     required: dict[str, int] = {}
     missing: set[str] = set()
     for groups, demand in demands:
-        wanted = dict(demand.by_group)
-        if demand.own_groups is not None:
-            wanted = dict.fromkeys(_own(groups), demand.own_groups)
-        for group, amount in wanted.items():
+        for group, amount in demand.wanted(groups).items():
             if group in sizes:
                 required[group] = max(required.get(group, 0), amount.of(sizes[group]))
             elif demand.own_groups is None:
@@ -102,13 +88,16 @@ def demanded_groups(value: t.Any, groups: t.Sequence[str]) -> list[str]:
         demand = validate_min_available(value)
     except check.WrongSetting:
         return list(groups)
-    if demand is None:
-        return []
-    return list(demand.by_group) if demand.own_groups is None else _own(groups)
+    return [] if demand is None else list(demand.wanted(groups))
 
 
-def _own(groups: t.Sequence[str]) -> list[str]:
-    return [group for group in groups if group not in CATCH_ALL_GROUPS] or ["all"]
+def groups_of(members: t.Mapping[str, t.Collection[str]]) -> dict[str, list[str]]:
+    """The groups of each host."""
+    found: dict[str, list[str]] = {}
+    for group in sorted(members):
+        for host in members[group]:
+            found.setdefault(host, []).append(group)
+    return found
 
 
 class Ledger:
@@ -120,20 +109,21 @@ class Ledger:
         self._required = {group: count for group, count in required.items() if count}
         self._sizes = {group: len(members[group]) for group in self._required}
         self._available = {group: self._sizes[group] for group in self._required}
-        self._groups_of: dict[str, list[str]] = {}
-        for group in sorted(self._required):
-            for host in members[group]:
-                self._groups_of.setdefault(host, []).append(group)
+        self._groups_of = groups_of({group: members[group] for group in self._required})
         self.take(away)
 
-    def shortages(self, leaving: t.Collection[str]) -> list[Shortage]:
-        """The groups that would fall below their minimum if these hosts left, too."""
+    def shortages(self, leaving: t.Collection[str]) -> list[str]:
+        """The groups that would fall below their minimum if these hosts left, too, in words."""
         going = collections.Counter(group for host in leaving for group in self._groups_of.get(host, ()))
-        return [
-            Shortage(group, self._required[group], self._available[group], count, self._sizes[group])
-            for group, count in sorted(going.items())
-            if self._available[group] - count < self._required[group]
-        ]
+        left = {group: self._available[group] - count for group, count in sorted(going.items())}
+        return [self._shortage(group, left[group]) for group in left if left[group] < self._required[group]]
+
+    def _shortage(self, group: str, left: int) -> str:
+        required, size = self._required[group], self._sizes[group]
+        if required > size:
+            return f"group {quoted(group)} has only {size}, so {required} available hosts can never be kept"
+        are = "is" if required == 1 else "are"
+        return f"group {quoted(group)} would have {left} of {size} hosts available, {required} {are} required"
 
     def take(self, leaving: t.Collection[str]) -> None:
         for host in leaving:

@@ -17,11 +17,13 @@ import typing as t
 from ansible_collections.graceful.azure.plugins.module_utils._kind import LINUX, WINDOWS
 from ansible_collections.graceful.azure.plugins.module_utils._text import clean, quoted
 from ansible_collections.graceful.azure.plugins.plugin_utils._task_files import Unusable, is_file
+from jinja2 import Environment, TemplateSyntaxError
 
 Json = dict[str, t.Any]
 Find = t.Callable[[str, bool], tuple[str, list[str]]]
 BY_CONTROLLER = ("haproxy", "tasks")
 MOST_PASSES = 100
+NOT_RUN = "its tasks were not run to their end; what Ansible printed before this says why"
 # Which files of a tasks step are used for what; a probe may also be a condition.
 TASKS = {"do": ("do", "probe"), "verify": (None, "probe"), "undo": ("undo", "undo_probe")}
 
@@ -30,12 +32,28 @@ def mistakes(items: t.Sequence[Json], find: Find, noun: str) -> list[str]:
     """What is wrong with the task files of these steps."""
     found = []
     for item in items:
-        for key, value in item["options"].items():
-            if item["kind"] == "tasks" and is_file(value):
+        for key, value in item["options"].items() if item["kind"] == "tasks" else ():
+            where = f"{noun} {quoted(item['name'])} (tasks): {key}"
+            if is_file(value):
                 try:
                     find(value, "probe" in key)
                 except Unusable as exc:
-                    found.append(f"{noun} {quoted(item['name'])} (tasks): {key} is {quoted(value, 200)}, {exc}.")
+                    found.append(f"{where} is {quoted(value, 200)}, {exc}.")
+            elif "probe" in key:
+                found += [f"{where} {text}" for text in _condition_mistakes(value)]
+    return found
+
+
+def _condition_mistakes(value: t.Any) -> list[str]:
+    """What is not even an expression. Whether it can be evaluated is known only when the tasks have run."""
+    found = []
+    for one in value if isinstance(value, list) else [value]:
+        try:
+            # With templates in it, it becomes a condition only then.
+            if isinstance(one, str) and "{{" not in one and "{%" not in one:
+                Environment(autoescape=True).parse("{{ " + one + " }}")
+        except TemplateSyntaxError as exc:
+            found.append(f"is {quoted(one, 200)}, which is no condition: {clean(exc.message, 200)}.")
     return found
 
 
@@ -112,12 +130,7 @@ def looked(results: t.Sequence[t.Mapping[str, t.Any]], number: int) -> Json:
 
 
 def _place(options: Json, socket: Json) -> Json:
-    return {
-        "host": socket["host"],
-        "socket": socket["socket"],
-        "backend": options["backend"],
-        "server": options["server"],
-    }
+    return {**{key: socket[key] for key in ("host", "socket")}, **{key: options[key] for key in ("backend", "server")}}
 
 
 def _calls(step: Json, options: Json) -> list[Json]:
@@ -158,7 +171,9 @@ def answer(step: Json, given: t.Any) -> Json:
     if not isinstance(given, t.Mapping) or str(given.get("until")) != str(step["until"]):
         return {**told, "ok": False, "message": "the controller did not come to it"}
     result = given.get("result")
-    result = result if isinstance(result, t.Mapping) else {}
+    if not isinstance(result, t.Mapping):
+        # Ansible does not say why: a file or role could not be included, or the failure was that of another host.
+        return {**told, "ok": False, "message": NOT_RUN}
     bad = next(filter(is_bad, [*_items(result), result]), None)
     if bad is not None:
         where = (bad.get("item") or {}).get("host", "") if isinstance(bad.get("item"), t.Mapping) else ""

@@ -60,18 +60,10 @@ def _number(value: t.Any) -> float | None:
     return float(value) if number and abs(value) < 1e12 else None
 
 
-def _number_or_0(value: t.Any) -> float:
-    return _number(value) or 0.0
-
-
 def _time(value: t.Any) -> float | None:
     """Seconds since 1970, up to a year that a date can have."""
     number = _number(value)
     return number if number is not None and 0 <= number < LATEST else None
-
-
-def _time_or_0(value: t.Any) -> float:
-    return _time(value) or 0.0
 
 
 def _whole(value: t.Any) -> int | None:
@@ -79,8 +71,8 @@ def _whole(value: t.Any) -> int | None:
     return None if number is None else int(number)
 
 
-def _flag(value: t.Any) -> bool | None:
-    return value if isinstance(value, bool) else None
+def _or_0(read: Read) -> Read:
+    return lambda value: read(value) or 0
 
 
 def _choice(allowed: t.Sequence[str], default: str) -> Read:
@@ -134,20 +126,15 @@ def _entries(value: t.Any) -> Json:
     return {key: one for key, one in entries.items() if one["event"]["event_id"]}
 
 
-def _before(value: t.Any) -> Json:
-    """Of what a record says about other machines, only how they were before counts."""
-    return {
-        "servers": _list_or_empty(_server, MOST_ENTRIES)(value.get("servers") if isinstance(value, t.Mapping) else None)
-    }
-
-
 # ---- the shapes
 
-BY_TYPE = {"str": _text(200), "str | None": _text_or_none(600), "int | None": _whole, "bool | None": _flag,
-           "list[str]": _names}  # fmt: skip
+BY_TYPE = {"str": _text(200), "str | None": _text_or_none(600), "int | None": _whole, "list[str]": _names,
+           "bool | None": lambda value: value if isinstance(value, bool) else None}  # fmt: skip
 _event = _shape(**{name: BY_TYPE[kind] for name, kind in EVENT_FIELDS.items()})
-_claim = _shape(run_id=_text(200), run_name=_text(200), since=_time_or_0, renewed=_time_or_0, silent_until=_time_or_0)
-_approval = _shape(at=_time_or_0, status=_text(40), run_id=_text(200), message=_text(400))
+_claim = _shape(
+    run_id=_text(200), run_name=_text(200), **dict.fromkeys(("since", "renewed", "silent_until"), _or_0(_time))
+)
+_approval = _shape(at=_or_0(_time), status=_text(40), run_id=_text(200), message=_text(400))
 _entry = _shape(
     event=_event,
     claim=_claim,
@@ -156,10 +143,10 @@ _entry = _shape(
 )
 _step = _shape(
     **dict.fromkeys(("phase", "name", "kind", "status", "message"), _text(400)),
-    at=_time_or_0,
-    attempts=lambda value: _whole(value) or 0,
+    at=_or_0(_time),
+    attempts=_or_0(_whole),
 )
-_mark = _shape(**dict.fromkeys(("what", "detail", "event_id"), _text(400)), at=_time_or_0)
+_mark = _shape(**dict.fromkeys(("what", "detail", "event_id"), _text(400)), at=_or_0(_time))
 # As the host's own code has checked it; here only what the controller reads.
 _record = _or_none(_shape(events=_entries, steps=_list_or_empty(_step, 500), timeline=_list_or_empty(_mark, 500)))
 _observation = _shape(
@@ -179,8 +166,9 @@ _server = _shape(host=_text(200), socket=_text(200), in_service=lambda value: va
 _next = _shape(
     **dict.fromkeys(("phase", "name", "kind", "archive"), _text(400)),
     mode=_choice(MODES, ""),
-    seconds=lambda value: min(MOST_SECONDS, max(1.0, _number_or_0(value))),
-    before=_before,
+    seconds=lambda value: min(MOST_SECONDS, max(1.0, _number(value) or 0)),
+    # Of what a record says about other machines, only how they were before counts.
+    before=_shape(servers=_list_or_empty(_server, MOST_ENTRIES)),
 )
 _report = _shape(
     state=_choice(STATES, "failed"),
@@ -188,8 +176,8 @@ _report = _shape(
     final=lambda value: value is True,
     # False where a failed step only waits for its next try.
     tried=lambda value: value is not False,
-    attempts=lambda value: _whole(value) or 0,
-    next_try=lambda value: min(MOST_PAUSE, max(0.0, _number_or_0(value))),
+    attempts=_or_0(_whole),
+    next_try=lambda value: min(MOST_PAUSE, max(0.0, _number(value) or 0)),
     next=lambda value: step if (step := _or_none(_next)(value)) and step["mode"] else None,
     held=_by_id(_shape(run_name=_text(200))),
     approval=_or_none(_approval),

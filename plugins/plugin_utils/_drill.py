@@ -184,9 +184,8 @@ def _too_many(
     for host in targets:
         if not ledger.shortages([*fitting, host]):
             fitting.append(host)
-    why = "; ".join(shortage.message for shortage in shortages)
     advice = f"These fit: -e graceful_drill_targets={','.join(fitting)}" if fitting else "None of them may leave now"
-    return [f"graceful_min_available does not let all targets leave at once: {why}. {advice}"]
+    return [f"graceful_min_available does not let all targets leave at once: {'; '.join(shortages)}. {advice}"]
 
 
 def begun(drill: Json, ready: t.Any, announced: str) -> tuple[Json, str]:
@@ -223,9 +222,9 @@ def under_way(variables: t.Mapping[str, t.Any]) -> Json:
 def margin(data: t.Any) -> Json:
     """Seconds from the announcement until the hosts were ready and the event was approved, against every notice."""
     report = read(data)
-    noticed = _all([_after(event, event.noticed, report) for event in report.events])
-    ready = _all([_after(event, _ready(event, report), report) for event in report.events])
-    approved = _all([_after(event, event.approved, report) for event in report.events])
+    noticed = _needed(report, [event.noticed for event in report.events])
+    ready = _needed(report, [_ready(event, report) for event in report.events])
+    approved = _needed(report, [event.approved for event in report.events])
     notices = {}
     for kind, notice in NOTICES.items():
         needed = approved if ready is None or (approved is not None and kind not in NOT_APPROVED) else ready
@@ -251,15 +250,13 @@ def drill_margin(data: t.Any) -> list[str]:
     ]
 
 
-def _all(spans: t.Sequence[float | None]) -> float | None:
-    """The longest, if all are known."""
-    known = [span for span in spans if span is not None]
-    return max(known) if known and len(known) == len(spans) else None
-
-
-def _after(event: Event, at: float | None, report: Report) -> float | None:
-    begin = event.noticed if report.announced is None else report.announced
-    return None if at is None or begin is None else max(0.0, at - begin)
+def _needed(report: Report, times: t.Sequence[float | None]) -> float | None:
+    """Seconds until the last of these times, one for each event; None unless all are known."""
+    begins = [event.noticed if report.announced is None else report.announced for event in report.events]
+    known = [
+        max(0.0, at - begin) for begin, at in zip(begins, times, strict=True) if begin is not None and at is not None
+    ]
+    return max(known) if known and len(known) == len(times) else None
 
 
 def _ready(event: Event, report: Report) -> float | None:

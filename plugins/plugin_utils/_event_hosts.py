@@ -17,7 +17,7 @@ import typing as t
 from ansible_collections.graceful.azure.plugins.module_utils import _checks as check
 from ansible_collections.graceful.azure.plugins.module_utils._document import plain_name, same_name
 from ansible_collections.graceful.azure.plugins.module_utils._text import clean, listed, quoted, quoted_list
-from ansible_collections.graceful.azure.plugins.plugin_utils._capacity import demanded_groups
+from ansible_collections.graceful.azure.plugins.plugin_utils._capacity import demanded_groups, groups_of
 
 Json = dict[str, t.Any]
 # No honest message comes near these.
@@ -101,13 +101,12 @@ def asked_hosts(
 
 
 def _for_capacity(
-    named: t.Collection[str], groups: t.Mapping[str, t.Collection[str]], demands: t.Mapping[str, t.Any]
+    named: set[str], groups: t.Mapping[str, t.Collection[str]], demands: t.Mapping[str, t.Any]
 ) -> set[str]:
-    members = {group: frozenset(hosts) for group, hosts in groups.items()}
+    own = groups_of(groups)
     asked: set[str] = set()
     for host, demand in demands.items():
-        own = [group for group, hosts in members.items() if host in hosts]
-        for group in demanded_groups(demand, own):
-            if not members.get(group, frozenset()).isdisjoint(named):
-                asked.update(members[group], [host])
+        for group in demanded_groups(demand, own.get(host, [])):
+            if not named.isdisjoint(groups.get(group, ())):
+                asked.update(groups[group], [host])
     return asked

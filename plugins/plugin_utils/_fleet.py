@@ -17,6 +17,7 @@ from ansible_collections.graceful.azure.plugins.module_utils._policy import Poli
 from ansible_collections.graceful.azure.plugins.module_utils._text import quoted
 from ansible_collections.graceful.azure.plugins.plugin_utils._capacity import (
     MinAvailable,
+    groups_of,
     requirements,
     validate_min_available,
 )
@@ -68,7 +69,7 @@ class Fleet:
         }
         self.members = {"all": frozenset(self.hosts)}
         self.members.update((group, frozenset(hosts)) for group, hosts in groups.items())
-        self.groups_of = _groups_of(self.members)
+        self.groups_of = groups_of(self.members)
         self._settings, self._default = _read(settings), _settings({})
         self._claims: dict[str, list[Host]] = {}
         for host in self.hosts.values():
@@ -149,11 +150,3 @@ def _host(name: str, observation: t.Mapping[str, t.Any] | None, targeted: bool) 
         drain_not_set=seen.get("drain_not_set") is True,
         claimed_for=seen.get("claimed_for") or {},
     )
-
-
-def _groups_of(members: t.Mapping[str, t.Collection[str]]) -> dict[str, list[str]]:
-    groups_of: dict[str, list[str]] = {}
-    for group in sorted(members):
-        for host in members[group]:
-            groups_of.setdefault(host, []).append(group)
-    return groups_of

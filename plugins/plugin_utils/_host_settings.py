@@ -16,6 +16,7 @@ from ansible_collections.graceful.azure.plugins.plugin_utils import _controller_
 from ansible_collections.graceful.azure.plugins.plugin_utils import _task_files as task_files
 from ansible_collections.graceful.azure.plugins.plugin_utils._platform import platform_of
 from ansible_collections.graceful.azure.plugins.plugin_utils._settings import (
+    PREFIX,
     SETTINGS,
     SETTINGS_ON,
     Settings,
@@ -23,19 +24,35 @@ from ansible_collections.graceful.azure.plugins.plugin_utils._settings import (
 )
 
 Json = dict[str, t.Any]
+CONNECTION = ("endpoint", "api_version", "vm_name", "record_dir")
+WORDS = {
+    "is endpoint right?": "is graceful_endpoint right?",
+    "leave read_timeout above 120 for it.": "run the playbook prepare, which waits for it.",
+}
 # What a task file may refer to before there is an event.
 PLACEHOLDER = dict.fromkeys(EVENT_FIELDS, "")
-NOUNS = {"drain_steps": "Drain step", "checkpoint": "Checkpoint"}
 
 
-def host_settings(
-    action: ActionBase, variables: Json, event: Json, where: t.Collection[str] = ("host",)
-) -> tuple[Settings, list[str]]:
+def host_settings(action: ActionBase, variables: Json, event: Json, where: t.Collection[str] = ("host",)) -> Settings:
     """The variables and what is wrong with them. What is written may refer to the event."""
     seen = {**variables, "drain_event": event, "checkpoint_event": event}
     template = action._templar.copy_with_new_env(available_variables=seen).template
-    settings = read_settings(seen, template, where, platform_of(action))
-    return settings, settings.messages
+    return read_settings(seen, template, where, platform_of(action))
+
+
+def why_not_asked(settings: Settings) -> str:
+    """What is wrong with where and how the host is asked: with the defaults it would ask somebody else."""
+    wrong = [text for name, text in settings.mistakes.items() if name.removeprefix(PREFIX) in CONNECTION]
+    return f"it was not asked: {' '.join(wrong)}" if wrong else ""
+
+
+def in_words_of_inventory(told: Json) -> Json:
+    """An answer whose errors name the variables that a user can set, in place of the module's options."""
+    for part, key in ((told["observation"], "error"), (told["report"], "message")):
+        for option, variable in WORDS.items():
+            if part and part[key]:
+                part[key] = part[key].replace(option, variable)
+    return told
 
 
 def directories(platform: str, given: t.Mapping[str, t.Any]) -> Json:
@@ -50,19 +67,16 @@ def directories(platform: str, given: t.Mapping[str, t.Any]) -> Json:
 def file_mistakes(action: ActionBase, variables: Json, values: Json) -> list[str]:
     """What is wrong with the task files of the steps and checkpoints."""
     find = finder(action, variables)
-    found = []
-    for key, noun in NOUNS.items():
-        part = values.get(key)
-        found += controller.mistakes(part.items if part else [], find, noun)
-    return found
+    parts = {"Drain step": values["drain_steps"], "Checkpoint": values["checkpoint"]}
+    return [text for noun, part in parts.items() for text in controller.mistakes(part.items, find, noun)]
 
 
 def finder(action: ActionBase, variables: Json) -> controller.Find:
     """How the host's task files are found and read."""
 
     def find(name: str, probe: bool) -> tuple[str, list[str]]:
-        file = task_files.TaskFile(task_files.find(name, task_files.folders(variables)), action).read(probe)
-        return file.path, file.evidence
+        path = task_files.find(name, task_files.folders(variables))
+        return path, task_files.read(path, action, probe)
 
     return find
 

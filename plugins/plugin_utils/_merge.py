@@ -41,26 +41,6 @@ class Sighting:
     seen_by: set[str]
     disagreements: list[str]
 
-    @property
-    def event_id(self) -> str:
-        return str(self.event["event_id"])
-
-    @property
-    def event_type(self) -> str:
-        return str(self.event["event_type"])
-
-    @property
-    def event_status(self) -> str:
-        return str(self.event["event_status"])
-
-    @property
-    def resources(self) -> list[str]:
-        return t.cast(list[str], self.event["resources"])
-
-    @property
-    def seconds_left(self) -> int | None:
-        return t.cast("int | None", self.event["seconds_left"])
-
 
 class _Collected:
     """The versions of one event; nearly always there is one, seen by everybody."""
@@ -86,9 +66,9 @@ class _Collected:
     def merged(self) -> Sighting:
         first = self.versions[0]
         status = _status([version["event_status"] for version in self.versions])
-        deadlines = [moment for moment in map(_not_before, self.versions) if moment is not None]
+        deadlines = [parse_time(version["not_before"] or "") for version in self.versions]
         started = status == STARTED
-        not_before = None if started else min(deadlines, default=None)
+        not_before = None if started else min(filter(None, deadlines), default=None)
         resources = _resources(self.versions)
         whole: dict[str, t.Any] = {key: value for key, value in first.items() if key != "affects_me"}
         whole.update(
@@ -123,10 +103,6 @@ def _status(statuses: t.Sequence[str]) -> str:
     if STARTED in statuses:
         return STARTED
     return min((status for status in statuses if status != SCHEDULED), default=SCHEDULED)
-
-
-def _not_before(version: t.Mapping[str, t.Any]) -> datetime | None:
-    return parse_time(version.get("not_before") or "")
 
 
 def _first_known(versions: t.Iterable[t.Mapping[str, t.Any]], key: str) -> str | None:

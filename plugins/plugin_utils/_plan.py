@@ -14,11 +14,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from ansible_collections.graceful.azure.plugins.module_utils import _checks as check
-from ansible_collections.graceful.azure.plugins.module_utils._document import (
-    SCHEDULED,
-    STARTED,
-    same_id,
-)
+from ansible_collections.graceful.azure.plugins.module_utils._document import SCHEDULED, STARTED, same_id
 from ansible_collections.graceful.azure.plugins.module_utils._policy import (
     ACTIONS,
     NOTIFY,
@@ -76,11 +72,11 @@ class _Draft:
 
     @property
     def order(self) -> tuple[int, str]:
-        return (-1 if self.seconds_left is None else self.seconds_left, same_id(self.seen.event_id))
+        return (-1 if self.seconds_left is None else self.seconds_left, same_id(self.seen.event["event_id"]))
 
     @property
     def started(self) -> bool:
-        return self.seen.event_status == STARTED
+        return bool(self.seen.event["event_status"] == STARTED)
 
     @property
     def hosts(self) -> list[str]:
@@ -146,6 +142,7 @@ def _draft(seen: Sighting, fleet: Fleet, now: datetime) -> _Draft:
     found = _resolve(seen, fleet)
     left = _seconds_left(seen, now)
     decisions = {host.name: _decision(seen, host, fleet, left) for host in found.hosts}
+    not_set = _not_set(found.hosts, decisions)
     refusals = _refusals(seen, decisions)
     budget = max((fleet.settings(host).drain_budget for host in decisions), default=0)
     draft = _Draft(
@@ -157,12 +154,12 @@ def _draft(seen: Sighting, fleet: Fleet, now: datetime) -> _Draft:
             *_event_holds(seen, fleet),
             *_name_holds(seen, found, decisions, fleet),
             *_host_holds(seen, found.hosts),
-            *_not_set(found.hosts, decisions),
+            *not_set,
             *refusals,
         ],
         seconds_left=left,
         latest=now + timedelta(seconds=max(0, (left or 0) - budget)),
-        mistaken=any(host.mistakes for host in found.hosts) or bool(_not_set(found.hosts, decisions)),
+        mistaken=any(host.mistakes for host in found.hosts) or bool(not_set),
     )
     draft.reason = _reason(draft)
     return draft
@@ -170,7 +167,7 @@ def _draft(seen: Sighting, fleet: Fleet, now: datetime) -> _Draft:
 
 def _resolve(seen: Sighting, fleet: Fleet) -> _Resolved:
     found = _Resolved()
-    for name in seen.resources:
+    for name in seen.event["resources"]:
         claimants = _claimants(fleet.named(name), seen)
         if len(claimants) > 1:
             found.ambiguous[name] = [host.name for host in claimants]
@@ -191,7 +188,7 @@ def _claimants(named: t.Sequence[Host], seen: Sighting) -> t.Sequence[Host]:
 
 def _seconds_left(seen: Sighting, now: datetime) -> int | None:
     """By the service's clock where a host told it, otherwise by ours."""
-    left = seen.seconds_left
+    left: int | None = seen.event["seconds_left"]
     if left is None and seen.not_before is not None:
         left = int((seen.not_before - now).total_seconds())
     return None if left is None else max(0, min(left, check.LONGEST_SECONDS))
@@ -199,7 +196,7 @@ def _seconds_left(seen: Sighting, now: datetime) -> int | None:
 
 def _decision(seen: Sighting, host: Host, fleet: Fleet, left: int | None) -> Decision:
     facts = Facts(
-        event_type=seen.event_type,
+        event_type=seen.event["event_type"],
         event_source=seen.event["event_source"],
         duration=seen.event["duration_seconds"],
         notice=left,
@@ -207,8 +204,8 @@ def _decision(seen: Sighting, host: Host, fleet: Fleet, left: int | None) -> Dec
         resource=host.vm_name or "",
     )
     decision = decide(fleet.settings(host.name).policy, facts)
-    claimed_for = host.claimed_for.get(same_id(seen.event_id), 0.0)
-    if decision.expires_after is None or seen.event_status == STARTED or claimed_for < decision.expires_after:
+    claimed_for = host.claimed_for.get(same_id(seen.event["event_id"]), 0.0)
+    if decision.expires_after is None or seen.event["event_status"] == STARTED or claimed_for < decision.expires_after:
         return decision
     because = f"nothing has followed within {duration(decision.expires_after)}, so nothing is drained for it any more"
     return decision._replace(action=NOTIFY, because=because, lapsed=True)
@@ -224,18 +221,18 @@ def _refusals(seen: Sighting, decisions: t.Mapping[str, Decision]) -> list[str]:
         f"the policy of {listed(hosts)} says {decision.action} (rule {quoted(decision.rule)})"
         for decision, hosts in by_decision.items()
     ]
-    if seen.event_type.lower() == "terminate" and len(seen.resources) > 1:
-        reasons.append(f"it deletes {len(seen.resources)} VMs, and a VM may only approve its own deletion")
+    if seen.event["event_type"].lower() == "terminate" and len(seen.event["resources"]) > 1:
+        reasons.append(f"it deletes {len(seen.event['resources'])} VMs, and a VM may only approve its own deletion")
     return reasons
 
 
 def _event_holds(seen: Sighting, fleet: Fleet) -> list[str]:
     holds = list(seen.disagreements)
-    if seen.event_status == STARTED:
+    if seen.event["event_status"] == STARTED:
         holds.append("it has started: there is nothing left to approve")
-    elif seen.event_status != SCHEDULED:
-        holds.append(f"its status {quoted(seen.event_status)} is not known")
-    if not seen.resources:
+    elif seen.event["event_status"] != SCHEDULED:
+        holds.append(f"its status {quoted(seen.event['event_status'])} is not known")
+    if not seen.event["resources"]:
         holds.append("it names no VMs, so nobody knows whom it affects")
     if not any(fleet.hosts[host].reachable for host in seen.seen_by):
         holds.append(f"no host that can be reached sees it (it was seen by {listed(sorted(seen.seen_by))})")
@@ -257,7 +254,7 @@ def _name_holds(seen: Sighting, found: _Resolved, decisions: t.Mapping[str, Deci
             f"unknown names are to be ignored, but {quoted_list(found.unknown)} may be"
             f" {listed(sorted(fleet.nameless))}, whose Azure name is not known"
         )
-    if unsure and (found.unknown or found.ambiguous or not seen.resources):
+    if unsure and (found.unknown or found.ambiguous or not seen.event["resources"]):
         holds.append(f"it may mean {listed(unsure)}: what Azure calls them is not known (set graceful_vm_name)")
     return holds
 
@@ -309,11 +306,13 @@ def _couple(drafts: t.Sequence[_Draft]) -> None:
     deletions = [
         (draft, draft.seen.not_before)
         for draft in drafts
-        if draft.seen.event_type.lower() == "terminate" and draft.seen.not_before is not None and not draft.started
+        if draft.seen.event["event_type"].lower() == "terminate"
+        and draft.seen.not_before is not None
+        and not draft.started
     ]
     for (one, at), (other, then) in itertools.permutations(deletions, 2):
         if abs((at - then).total_seconds()) <= 1 and one.seen.seen_by & other.seen.seen_by:
-            one.coupled.append(other.seen.event_id)
+            one.coupled.append(other.seen.event["event_id"])
 
 
 def _schedule(drafts: t.Sequence[_Draft], fleet: Fleet, required: t.Mapping[str, int], now: datetime) -> None:
@@ -331,9 +330,11 @@ def _put_off_by_window(draft: _Draft, fleet: Fleet, now: datetime) -> bool:
     patient = [host for host, decision in decided.items() if not decision.urgent]
     windows = {window for host in patient if (window := fleet.settings(host).window) is not None}
     opening = common_opening(windows, now, draft.latest) if windows else now
+    hours = " and ".join(sorted(clean(window.text) for window in windows))
+    if opening is None:
+        draft.reason += f" It is outside graceful_window ({hours}): NotBefore comes before it opens."
     if opening is None or opening == now:
         return False
-    hours = " and ".join(sorted(clean(window.text) for window in windows))
     _put_off(draft, opening, f"the window is {hours}")
     return True
 
@@ -341,11 +342,10 @@ def _put_off_by_window(draft: _Draft, fleet: Fleet, now: datetime) -> bool:
 def _begin_or_put_off(draft: _Draft, ledger: Ledger, now: datetime) -> None:
     shortages = ledger.shortages(draft.leaving)
     if shortages and draft.latest > now:
-        _put_off(draft, draft.latest, "; ".join(shortage.message for shortage in shortages))
+        _put_off(draft, draft.latest, "; ".join(shortages))
         return
-    if shortages:
-        # Azure acts in any case; approving would only make the group smaller sooner.
-        draft.holds.extend(shortage.message for shortage in shortages)
+    # Azure acts in any case; approving would only make the group smaller sooner.
+    draft.holds.extend(shortages)
     ledger.take(draft.leaving)
     draft.drain = draft.drainable
 
@@ -400,35 +400,26 @@ def _reason(draft: _Draft) -> str:
 
 
 def _title(draft: _Draft) -> str:
-    whom = f"of {listed(draft.hosts)}" if draft.hosts else f"of {quoted_list(draft.seen.resources) or 'unnamed VMs'}"
+    whom = (
+        f"of {listed(draft.hosts)}"
+        if draft.hosts
+        else f"of {quoted_list(draft.seen.event['resources']) or 'unnamed VMs'}"
+    )
     if draft.started:
         when = "has started"
     elif draft.seconds_left is None:
         when = "at an unknown time"
     else:
         when = f"in {duration(draft.seconds_left)}"
-    return f"{clean(draft.seen.event_type)} {whom} {when}"
+    return f"{clean(draft.seen.event['event_type'])} {whom} {when}"
 
 
 def _summary(drafts: t.Sequence[_Draft], fleet: Fleet, missing_groups: t.Sequence[str]) -> list[str]:
     touched = {host for draft in drafts for host in draft.hosts}
     lines = [f"Events: {len(drafts)}. Hosts that they touch: {len(touched)} of {len(fleet.hosts)}."]
-    for draft in drafts:
-        lines.append(f"{quoted(draft.seen.event_id)}: {draft.reason}")
-        if draft.drain:
-            lines.append(f"  drain now: {listed(draft.drain)}")
-        if draft.coupled:
-            lines.append(
-                f"  Azure starts it when {quoted_list(draft.coupled)} {is_or_are(draft.coupled)} approved, too"
-            )
-        if draft.holds:
-            lines.append(f"  not approved: {'; '.join(draft.holds)}")
     unasked = [host.name for host in fleet.hosts.values() if host.targeted and not host.reachable]
     if unasked:
         lines.append(f"Not reached, so nobody knows what awaits them: {listed(unasked)}.")
-    failed = [host.name for host in fleet.hosts.values() if host.targeted and host.reachable and host.error]
-    if failed:
-        lines.extend(
-            f"{clean(name)} could not be asked: {quoted(fleet.hosts[name].error or '', 200)}" for name in failed
-        )
+    failed = [host for host in fleet.hosts.values() if host.targeted and host.reachable and host.error]
+    lines += [f"{clean(host.name)} could not be asked: {quoted(host.error, 200)}" for host in failed]
     return [*lines, *missing_groups]

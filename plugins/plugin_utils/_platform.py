@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 from ansible.plugins.action import ActionBase
@@ -16,6 +17,25 @@ from ansible_collections.graceful.azure.plugins.module_utils._kind import LINUX,
 # How the connection of a Windows host is written into an inventory.
 CONNECTIONS = ("winrm", "psrp")
 SHELLS = ("powershell", "cmd")
+# What ansible-core says where PowerShell is too old for itself, or for the #Requires of our modules.
+TOO_OLD = re.compile(
+    r"Ansible requires PowerShell v|(internal error: )?This module cannot run as it requires a minimum Power"
+)
+# What it says, and what PowerShell says, without blanks. The name of PowerShell's error is the same in every language.
+CONSTRAINED = re.compile(r"constrainedlanguage|inthislanguagemode|isnottrusted", re.IGNORECASE)
+# PowerShell writes errors in lines of limited length, with colours, and as XML.
+FORMAT = re.compile(r"<[^<>]*>|_x[0-9A-F]{4}_|\x1b|\[[0-9;]*m|\s")
+OF_THE_WRAPPER = "failure during exec_wrapper"
+TOO_OLD_ADVICE = (
+    "PowerShell on this host is too old: the modules need Windows PowerShell 5.1, which Windows Server 2016 and later "
+    "have. Install the Windows Management Framework 5.1, or a newer Windows. Nothing was done on the host."
+)
+CONSTRAINED_ADVICE = (
+    "PowerShell on this host does not run the modules: it is in constrained language mode, or trusts signed scripts "
+    "only. Change the policy that says so (AppLocker, App Control for Business) for the user that Ansible connects as; "
+    "in a session of that user, $ExecutionContext.SessionState.LanguageMode has to be FullLanguage. Nothing was done "
+    "on the host."
+)
 
 
 def platform_of(action: ActionBase) -> str:
@@ -37,3 +57,27 @@ def leave_out_sudo(action: ActionBase) -> None:
     become = connection.become if platform_of(action) == WINDOWS else None
     if become is not None and str(become.name).rpartition(".")[2] != "runas":
         connection.set_become_plugin(None)
+
+
+def explained(result: dict[str, t.Any]) -> dict[str, t.Any]:
+    """What a Windows host answered; if no module can run there, with what to do about it."""
+    if not result.get("failed"):
+        return result
+    said, errors = str(result.get("msg") or ""), str(result.get("module_stderr") or "")
+    never_ran = "module_stdout" in result or said.startswith(OF_THE_WRAPPER)
+    advice = TOO_OLD_ADVICE if TOO_OLD.match(said) else ""
+    if never_ran and CONSTRAINED.search(FORMAT.sub("", said + errors)):
+        advice = CONSTRAINED_ADVICE
+    if not advice:
+        return result
+    kept = {key: value for key, value in result.items() if key not in ("module_stdout", "module_stderr", "rc")}
+    return {**kept, "msg": advice}
+
+
+class HostAction(ActionBase):
+    """An action plugin for a module of ours, which runs on both platforms as the inventory is written for one."""
+
+    def _execute_module(self, *args: t.Any, **options: t.Any) -> dict[str, t.Any]:
+        leave_out_sudo(self)
+        result: dict[str, t.Any] = super()._execute_module(*args, **options)
+        return explained(result) if platform_of(self) == WINDOWS else result

@@ -4,17 +4,37 @@
 
 # This file is private to the collection: it may change without notice.
 
-"""The play around a task: what it has to be like, and the variables of its other hosts."""
+"""What our action plugins have in common: options, the play around the task, and the variables of its other hosts."""
 
 from __future__ import annotations
 
+import json
 import typing as t
 
 from ansible import constants as C
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
+Json = dict[str, t.Any]
 Variables = t.Mapping[str, t.Any]
+
+
+class Plugin(ActionBase):
+    """Its options are checked if it says what they are. What `_result` returns is the result of the task."""
+
+    _supports_check_mode = True
+    _supports_async = False
+    OPTIONS: t.ClassVar[Json] = {}
+
+    def run(self, tmp: t.Any = None, task_vars: Json | None = None) -> Json:
+        result: Json = super().run(tmp, task_vars)
+        self._vars = task_vars or {}
+        validate: t.Callable[..., t.Any] = self.validate_argument_spec
+        options = validate(argument_spec=self.OPTIONS)[1] if self.OPTIONS else {}
+        return {**result, "changed": False, **self._result(options)}
+
+    def _result(self, options: Json) -> Json:
+        raise NotImplementedError
 
 
 def require_linear(action: ActionBase) -> None:
@@ -23,6 +43,15 @@ def require_linear(action: ActionBase) -> None:
         raise AnsibleActionFail(
             f"The play uses the strategy {strategy}. Maintenance needs hosts that go on together: "
             "set strategy: ansible.builtin.linear in the play."
+        )
+
+
+def require_one_batch(action: ActionBase) -> None:
+    sizes = [str(size) for size in action._task.get_play().serial or []]
+    if any(size not in ("0", "100%") for size in sizes):
+        raise AnsibleActionFail(
+            f"The play has serial: {', '.join(sizes)}. The hosts of later batches would not be looked at. Remove "
+            "serial from the play; how many hosts drain at a time is graceful_serial."
         )
 
 
@@ -37,6 +66,17 @@ def require_all_tasks(variables: Variables, own: t.Iterable[t.Any], work: str = 
             f"--tags {','.join(tags)} and --skip-tags {','.join(skipped) or 'none'} would leave parts of the "
             f"{work} out, and nothing would be looked after. Run it without them."
         )
+
+
+def run_so_far(variables: Variables) -> Json:
+    """The state of the run, as the last pass has left it."""
+    before = variables.get("graceful_pass")
+    if not isinstance(before, t.Mapping) or "run" not in before:
+        raise AnsibleActionFail(
+            "The role maintenance has to run from its first task on, which was left out. Run it without "
+            "--start-at-task."
+        )
+    return t.cast(Json, json.loads(before["run"]))
 
 
 def play_hosts(variables: Variables) -> list[str]:

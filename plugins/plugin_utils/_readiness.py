@@ -30,7 +30,7 @@ GROUP_USES = {"policy": "the rule never matches", "min_available": "it protects 
 
 
 def library_is_missing(answer: Answer) -> bool:
-    return LIBRARY in str(answer.get("error") or "")
+    return any(LIBRARY in text for text in (answer["observation"] or {}).get("warnings", ()))
 
 
 def named_groups(values: t.Mapping[str, t.Any]) -> dict[str, list[str]]:
@@ -47,22 +47,24 @@ def readiness(
 ) -> Json:
     """What stands in the way of each host that is not ready, and the same as a table to look at.
 
-    `installs` says why the missing library could not be installed, by host."""
+    `installs` says what became of installing the library that is missing, by host."""
     problems = {}
     for host in sorted(answers):
-        found = _problems(host, answers, max_clock_offset, installs.get(host, ""))
+        found = _problems(host, answers, max_clock_offset)
         if found:
             problems[host] = found
-    return {"problems": problems, "table": [*_table(answers, problems), *_remarks(answers, problems, groups)]}
+    libraries = _library_warnings(answers, installs)
+    table = [*_table(answers, problems), *_remarks(answers, problems, groups, libraries)]
+    return {"problems": problems, "table": table}
 
 
-def _problems(host: str, answers: t.Mapping[str, Answer], max_clock_offset: float, install: str) -> list[str]:
+def _problems(host: str, answers: t.Mapping[str, Answer], max_clock_offset: float) -> list[str]:
     answer = answers[host]
-    found = [_service_problem(answer, max_clock_offset, install), record_problem(answer), _shared_name(host, answers)]
+    found = [_service_problem(answer, max_clock_offset), record_problem(answer), _shared_name(host, answers)]
     return [text for text in (*found, *answer["mistakes"]) if text]
 
 
-def _service_problem(answer: Answer, max_clock_offset: float, install: str) -> str:
+def _service_problem(answer: Answer, max_clock_offset: float) -> str:
     """The first thing that keeps the host from hearing of maintenance, with what to do about it."""
     observation = answer["observation"]
     if not answer["reachable"]:
@@ -70,8 +72,6 @@ def _service_problem(answer: Answer, max_clock_offset: float, install: str) -> s
             f"The host cannot be reached: {answer['error'].rstrip('.')}. Check its connection, then prepare it again."
         )
     if observation is None:
-        if install and library_is_missing(answer):
-            return f"The Python library requests is missing and could not be installed: {install}"
         return str(answer["error"])
     if observation["error"]:
         return str(observation["error"])
@@ -82,7 +82,7 @@ def _service_problem(answer: Answer, max_clock_offset: float, install: str) -> s
         return "The service does not tell its time, so the host's clock cannot be checked."
     if abs(offset) > max_clock_offset:
         wrong = "behind" if offset > 0 else "ahead"
-        return f"The host's clock is {abs(offset):.0f} s {wrong}. Mend its time synchronisation."
+        return f"The host's clock is {abs(offset):.0f} s {wrong}. Correct its time synchronisation."
     return ""
 
 
@@ -122,19 +122,33 @@ def _row(host: str, answer: Answer, ready: bool) -> tuple[str, ...]:
         seen.get("vm_name") or "-",
         seen.get("endpoint") or "-",
         "-" if offset is None else f"{offset:+.1f} s",
-        "-" if events is None else str(len(events)),
+        "-" if events is None else str(sum(event["affects_me"] is not False for event in events)),
     )
 
 
+def _library_warnings(answers: t.Mapping[str, Answer], installs: t.Mapping[str, str]) -> list[str]:
+    """The playbooks do without it, so that a host without it is ready all the same."""
+    lines = []
+    for host in sorted(answers):
+        for text in (answers[host]["observation"] or {}).get("warnings", ()):
+            if LIBRARY in text:
+                said = f"{text} {installs.get(host, '')}".strip()
+                lines.append(f"Warning: {clean(host, 80)}: {said} Only the three modules scheduled_… need it.")
+    return lines
+
+
 def _remarks(
-    answers: t.Mapping[str, Answer], problems: t.Mapping[str, t.Sequence[str]], groups: t.Collection[str]
+    answers: t.Mapping[str, Answer],
+    problems: t.Mapping[str, t.Sequence[str]],
+    groups: t.Collection[str],
+    libraries: t.Sequence[str],
 ) -> list[str]:
     """What the table does not show. What several hosts have in common is said once."""
     alike: dict[str, list[str]] = {}
     for host, texts in problems.items():
         for text in texts:
             alike.setdefault(text, []).append(host)
-    lines = [f"{listed(hosts)}: {text}" for text, hosts in alike.items()]
+    lines = [*(f"{listed(hosts)}: {text}" for text, hosts in alike.items()), *libraries]
     idle = [host for host in sorted(answers) if answers[host]["drain_not_set"]]
     if idle:
         whose = "its" if len(idle) == 1 else "their"

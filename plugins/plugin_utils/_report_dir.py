@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -74,8 +75,7 @@ def read_told(directory: str) -> t.Any:
 
 
 def write_told(directory: str, told: t.Mapping[str, t.Any]) -> None:
-    os.makedirs(directory, exist_ok=True)
-    write_whole(os.path.join(directory, TOLD), json.dumps(told, indent=4, sort_keys=True) + "\n")
+    _write_json(os.path.join(directory, TOLD), told)
 
 
 def read_names(directory: str, hosts: t.Collection[str]) -> dict[str, str]:
@@ -86,13 +86,18 @@ def read_names(directory: str, hosts: t.Collection[str]) -> dict[str, str]:
 
 
 def keep_names(directory: str, names: t.Mapping[str, str]) -> None:
-    """Add these to what is known. Raises OSError."""
+    """Add these to what is known. What cannot be written is learnt again."""
     file = os.path.join(directory, AZURE_NAMES)
     kept = _read_json(file)
     known = kept if isinstance(kept, dict) else {}
     if {**known, **names} != known:
-        os.makedirs(directory, exist_ok=True)
-        write_whole(file, json.dumps({**known, **names}, indent=4, sort_keys=True) + "\n")
+        with contextlib.suppress(OSError):
+            _write_json(file, {**known, **names})
+
+
+def _write_json(file: str, content: t.Mapping[str, t.Any]) -> None:
+    os.makedirs(os.path.dirname(file), exist_ok=True)
+    write_whole(file, json.dumps(content, indent=4, sort_keys=True) + "\n")
 
 
 def _read_json(file: str) -> t.Any:

@@ -23,7 +23,7 @@ from ansible_collections.graceful.azure.plugins.module_utils._policy import vali
 from ansible_collections.graceful.azure.plugins.module_utils._text import clean, masked_all, quoted
 from ansible_collections.graceful.azure.plugins.plugin_utils._capacity import validate_min_available
 from ansible_collections.graceful.azure.plugins.plugin_utils._event_hosts import read_event
-from ansible_collections.graceful.azure.plugins.plugin_utils._webhooks import webhook_mistake
+from ansible_collections.graceful.azure.plugins.plugin_utils._webhooks import read_webhook
 from ansible_collections.graceful.azure.plugins.plugin_utils._window import validate_window
 
 Json = dict[str, t.Any]
@@ -34,6 +34,10 @@ DRILLED = ("Reboot", "Redeploy", "Freeze", "Preempt", "Terminate")
 INTERNAL = ("host", "pass", "drill", "written")
 # What a run leaves for AWX, which hands it to the later jobs of a workflow as extra variables: always all of them.
 ARTIFACTS = ("result", "was_drill", "report", "report_data", "events", "host_results")
+# Options that are a program and its arguments.
+PROGRAMS = ("do", "undo", "probe", "argv")
+# How near a beginning has to be to ours to be a slip for it: gracefully is somebody else's word.
+NEAR = 0.9
 NO_SUCH_VARIABLE = "there is no such variable"
 WrongSetting = check.WrongSetting
 Checker = t.Callable[[t.Any, str], t.Any]
@@ -90,11 +94,6 @@ def _number(value: t.Any, name: str) -> int:
     return check.number(value, name, "a whole number")
 
 
-def _confirm(value: t.Any, name: str) -> bool:
-    """Whatever is not clearly a no is a yes: a person is asked rather than not."""
-    return str(value).strip().lower() not in ("false", "no", "off", "n", "f", "0", "", "none")
-
-
 def _serial(value: t.Any, name: str) -> list[str]:
     """Sizes of batches: numbers of hosts or percentages."""
     given = value if isinstance(value, (list, tuple)) else [value]
@@ -112,7 +111,7 @@ def _webhooks(value: t.Any, name: str) -> list[t.Any]:
     if not isinstance(value, (list, tuple)):
         raise WrongSetting(f"{name} must be a list.")
     for number, item in enumerate(value):
-        mistake = webhook_mistake(item)
+        mistake, _webhook = read_webhook(item)
         if mistake:
             raise WrongSetting(f"{name}[{number}] {mistake}")
     return list(value)
@@ -133,18 +132,16 @@ class Items(t.NamedTuple):
         ]
 
 
-def _kinds(
-    load: t.Callable[[str], type[Kind]], names: t.Sequence[str], phase: str, noun: str, platform: str = LINUX
-) -> Checker:
+def _kinds(package: t.Any, phase: str, noun: str, platform: str = LINUX) -> Checker:
+    load: t.Callable[[str], type[Kind]] = package.load
+
     def possible() -> str:
-        return ", ".join(kind for kind in sorted(names) if platform in load(kind).platforms)
+        return ", ".join(kind for kind in sorted(package.NAMES) if platform in load(kind).platforms)
 
     def read(value: t.Any, name: str) -> Items:
         items: list[Json] = []
         secrets: Json = {}
-        if not isinstance(value, (list, tuple)):
-            raise check.refuse(name, "a list", value)
-        for number, given in enumerate(value, 1):
+        for number, given in enumerate(check.sequence(value, name), 1):
             where = f"{noun} {number} of {name}"
             if not isinstance(given, t.Mapping):
                 raise check.refuse(where, "a dictionary with a name and a kind", given)
@@ -154,7 +151,7 @@ def _kinds(
             where = f"{noun} {quoted(title)}"
             if any(item["name"] == title for item in items):
                 raise WrongSetting(f"Two entries of {name} have the name {quoted(title)}. Give each its own.")
-            if not isinstance(kind, str) or kind not in names:
+            if not isinstance(kind, str) or kind not in package.NAMES:
                 said = "has no kind" if kind is None else f"has the unknown kind {quoted(kind)}"
                 raise WrongSetting(f"{where} {said}. Kinds are: {possible()}.")
             if platform not in load(kind).platforms:
@@ -179,11 +176,14 @@ def _item(kind: type[Kind], given: t.Mapping[str, t.Any], where: str, platform: 
         if not timeout:
             raise check.refuse(f"{where}: timeout", "more than 0", timeout)
     checked = validated(options, kind.options, kind.rules, where)
-    mistake = kind.mistake(checked) or kind.mistake_on(platform, checked) or _not_there(kind, options, platform)
-    if mistake:
-        raise WrongSetting(f"{where}: {mistake}")
+    _refuse(where, kind.mistake(checked) or kind.mistake_on(platform, checked) or _not_there(kind, options, platform))
     plain, secret = _apart(checked, kind.options)
     return {"timeout": timeout, "options": plain}, secret
+
+
+def _refuse(where: str, mistake: str) -> None:
+    if mistake:
+        raise WrongSetting(f"{where}: {mistake}")
 
 
 def _not_there(kind: type[Kind], given: t.Mapping[str, t.Any], platform: str) -> str:
@@ -215,6 +215,10 @@ def validated(
             near = difflib.get_close_matches(str(key), list(options), 1)
             hint = f"; is {near[0]} meant?" if near else f". Allowed are: {', '.join(options)}."
             raise WrongSetting(f"{where} has the key {quoted(key)}, which is not known{hint}")
+    for key in PROGRAMS:
+        if isinstance(given.get(key), str) and options[key]["type"] == "list":
+            # The argument spec would make a list of it, split at commas.
+            raise WrongSetting(f"{where}: {key} has to be a list, such as [touch, /x].")
     spec = {name: _plain_spec(option) for name, option in options.items()}
     result = ArgumentSpecValidator(spec, **rules).validate(dict(given))
     if result.error_messages:
@@ -236,16 +240,12 @@ def _plain_spec(option: t.Mapping[str, t.Any]) -> Json:
 def _health(value: t.Any, name: str) -> Items:
     items: list[Json] = []
     secrets: Json = {}
-    if not isinstance(value, (list, tuple)):
-        raise check.refuse(name, "a list", value)
-    for number, given in enumerate(value):
+    for number, given in enumerate(check.sequence(value, name)):
         where = f"{name}[{number}]"
         if not isinstance(given, t.Mapping):
             raise check.refuse(where, "a dictionary", given)
         checked = validated(given, _health_checks.OPTIONS, _health_checks.RULES, where)
-        mistake = _health_checks.mistake(checked)
-        if mistake:
-            raise WrongSetting(f"{where}: {mistake}")
+        _refuse(where, _health_checks.mistake(checked))
         plain, secret = _apart(checked, _health_checks.OPTIONS)
         items.append(plain)
         if secret:
@@ -278,13 +278,13 @@ SETTINGS: t.Final[t.Mapping[str, Setting]] = {
         None,
         "How the host is taken out of service, see [roles/drain](../roles/drain/README.md). `[]` says that nothing has "
         "to be drained; not set holds the approval.",
-        _kinds(_drains.load, _drains.NAMES, "drain", "Drain step"),
+        _kinds(_drains, "drain", "Drain step"),
     ),
     "checkpoint": Setting(
         "list",
         [],
         "What is saved, see [roles/checkpoint](../roles/checkpoint/README.md).",
-        _kinds(_checkpoints.load, _checkpoints.NAMES, "checkpoint", "Checkpoint"),
+        _kinds(_checkpoints, "checkpoint", "Checkpoint"),
     ),
     "health": Setting(
         "list",
@@ -309,7 +309,7 @@ SETTINGS: t.Final[t.Mapping[str, Setting]] = {
         "bool",
         False,
         "Ask a person before approving, if any affected host wants it. Without a terminal the event is held.",
-        _confirm,
+        check.boolean,
     ),
     "undo_on_failure": Setting(
         "bool", False, "Put a host back at once if its drain fails; it is then not tried again.", check.boolean
@@ -400,12 +400,8 @@ SETTINGS_ON: t.Final[t.Mapping[str, t.Mapping[str, Setting]]] = {
     LINUX: SETTINGS,
     WINDOWS: {
         **SETTINGS,
-        "drain_steps": SETTINGS["drain_steps"]._replace(
-            check=_kinds(_drains.load, _drains.NAMES, "drain", "Drain step", WINDOWS)
-        ),
-        "checkpoint": SETTINGS["checkpoint"]._replace(
-            check=_kinds(_checkpoints.load, _checkpoints.NAMES, "checkpoint", "Checkpoint", WINDOWS)
-        ),
+        "drain_steps": SETTINGS["drain_steps"]._replace(check=_kinds(_drains, "drain", "Drain step", WINDOWS)),
+        "checkpoint": SETTINGS["checkpoint"]._replace(check=_kinds(_checkpoints, "checkpoint", "Checkpoint", WINDOWS)),
         "record_dir": SETTINGS["record_dir"]._replace(default=r"%ProgramData%\graceful\records", check=_windows_path),
         "checkpoint_dir": SETTINGS["checkpoint_dir"]._replace(
             default=r"%ProgramData%\graceful\checkpoints", check=_windows_path
@@ -419,6 +415,8 @@ class Settings(t.NamedTuple):
 
     values: Json
     mistakes: dict[str, str]
+    # Nobody wrote down how the host is drained, nor that there is nothing to drain.
+    drain_not_set: bool = False
 
     @property
     def messages(self) -> list[str]:
@@ -440,42 +438,29 @@ def read_settings(
         name = PREFIX + key
         if setting.where not in where:
             continue
-        if name not in variables or variables[name] is None:
-            values[key] = setting.default
+        values[key] = setting.default
+        if variables.get(name) is None:
             continue
         if name in facts and facts[name] == variables[name]:
             # Facts are the host's word, and go before the inventory. What is done to a host is not its own choice.
-            values[key] = setting.default
             mistakes[name] = (
                 f"{name} was told by the host itself, as a fact, which is not taken. Set it in the inventory."
             )
             continue
         try:
             value = variables[name] if setting.literal else template(variables[name])
-        except Exception as exc:
-            values[key] = setting.default
-            mistakes[name] = f"{name} cannot be evaluated: {_reason(exc)}"
-            continue
-        try:
             # An empty text is how a survey or a template says that something is not set.
-            unset = value is None or (value == "" and not isinstance(setting.default, str))
-            values[key] = setting.default if unset else setting.check(value, name)
-        except (check.WrongSetting, EventsError, ValueError) as exc:
-            values[key] = setting.default
+            if value is not None and (value != "" or isinstance(setting.default, str)):
+                values[key] = setting.check(value, name)
+        except (check.WrongSetting, EventsError) as exc:
             said = clean(exc, 400)
             mistakes[name] = said if name in said else f"{name}: {said}"
         except Exception as exc:
-            # What is nested in it may be evaluated only now.
-            values[key] = setting.default
-            mistakes[name] = f"{name} cannot be evaluated: {_reason(exc)}"
-    for key in ("drain_steps", "checkpoint", "health"):
-        if key in values and isinstance(values[key], list):
-            values[key] = Items(values[key], {})
-    return Settings(values, mistakes)
-
-
-def _reason(exc: Exception) -> str:
-    return clean(getattr(exc, "message", None) or exc, 300)
+            # What is nested in it may be evaluated only when it is checked.
+            mistakes[name] = f"{name} cannot be evaluated: {clean(getattr(exc, 'message', None) or exc, 300)}"
+    drain_not_set = values.get("drain_steps", True) is None and "graceful_drain_steps" not in mistakes
+    values.update({key: Items([], {}) for key in ("drain_steps", "checkpoint", "health") if not values.get(key, True)})
+    return Settings(values, mistakes, drain_not_set)
 
 
 def misspelt(variables: t.Mapping[str, t.Any]) -> dict[str, str]:
@@ -486,6 +471,9 @@ def misspelt(variables: t.Mapping[str, t.Any]) -> dict[str, str]:
     ours = {*SETTINGS, *results, *left_by_a_run}
     for name in variables:
         if not isinstance(name, str) or not name.startswith(PREFIX):
+            meant = _meant(name) if isinstance(name, str) else ""
+            if meant:
+                found[name] = f"{clean(name, 80)} is set, but {NO_SUCH_VARIABLE}. Is {meant} meant?"
             continue
         key = name[len(PREFIX) :]
         if key not in ours:
@@ -495,11 +483,17 @@ def misspelt(variables: t.Mapping[str, t.Any]) -> dict[str, str]:
     return found
 
 
+def _meant(name: str) -> str:
+    """Our variable, if the name has a beginning that is nearly ours and goes on as one of ours does."""
+    prefix, _line, key = name.lower().partition("_")
+    # All names of a host are looked at.
+    if not prefix.startswith("gra") or key not in SETTINGS:
+        return ""
+    near = difflib.SequenceMatcher(None, f"{prefix}_", PREFIX).ratio() > NEAR
+    return PREFIX + key if near else ""
+
+
 def registered(variables: t.Mapping[str, t.Any], key: str) -> Json:
     """What a role has registered: a mapping. Anything else was written, for example as a slip for graceful_hosts."""
     value = variables.get(PREFIX + key)
     return dict(value) if isinstance(value, t.Mapping) else {}
-
-
-def drain_not_set(variables: t.Mapping[str, t.Any]) -> bool:
-    return variables.get("graceful_drain_steps") is None

@@ -18,7 +18,8 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.graceful.azure.plugins.module_utils._clock import Clock
 from ansible_collections.graceful.azure.plugins.module_utils._text import clean, iso, readable
-from ansible_collections.graceful.azure.plugins.plugin_utils._platform import leave_out_sudo
+from ansible_collections.graceful.azure.plugins.plugin_utils._platform import HostAction
+from ansible_collections.graceful.azure.plugins.plugin_utils._play import Plugin
 
 RECONNECT_PAUSE = 2.0
 # While a host goes down or comes up, its ssh may already answer and its Python not yet; after this long it is broken.
@@ -70,7 +71,7 @@ class Slice(t.NamedTuple):
     interrupted: bool = False
 
 
-class SlicedAction(ActionBase):
+class SlicedAction(HostAction, Plugin):
     """An action plugin for a module of ours. What the host answers is cleaned before Ansible shows anything of it."""
 
     def _parse_returned_data(self, res: Result, *more: t.Any) -> t.Any:
@@ -116,7 +117,6 @@ class SlicedModule:
 
     def run(self, args: t.Mapping[str, t.Any]) -> Slice:
         """Run the module once with these arguments."""
-        leave_out_sudo(self._action)
         try:
             result: Result = self._action._execute_module(
                 module_name=self._module, module_args=dict(args), task_vars=self._task_vars
@@ -155,6 +155,11 @@ class SlicedModule:
         """After an interruption: pause, and have the next slice connect anew."""
         self._clock.sleep(max(0.0, min(RECONNECT_PAUSE, seconds_left)))
         self._action._connection._shell.tmpdir = None
-        # Not every connection can be reset, and to reset it may be to connect; the next slice tries all the same.
+        # Not every connection can be reset, and to reset it may be to connect; the next slice tries all the same. What
+        # psrp could not open, it would use after that, unless it is closed.
         with contextlib.suppress(Exception):
-            self._action._connection.reset()
+            try:
+                self._action._connection.reset()
+            except Exception:
+                self._action._connection.close()
+                raise

@@ -38,8 +38,6 @@ PHASES = {
     "back": ("#d3dae3", "#1a2230", "#465266", "#f1f4f8"),
     "restoring": ("#8fd3b4", "#063523", "#1f6e50", "#ffffff"),
     "restored": ("#18794e", "#ffffff", "#6fd8a4", "#0b2419"),
-    "not_ready": ("#8a5300", "#ffffff", "#f3bf62", "#2b1e04"),
-    "held": ("#8a5300", "#ffffff", "#f3bf62", "#2b1e04"),
     "failed": ("#b3261e", "#ffffff", "#ff9a91", "#2d0805"),
     "scheduled": ("#dde7fb", "#2b4a86", "#1f2e4c", "#b9cdf7"),
     "started": ("#2b4a86", "#ffffff", "#8fb2f5", "#0b1424"),

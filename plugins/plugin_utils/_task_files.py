@@ -23,6 +23,8 @@ from ansible_collections.graceful.azure.plugins.module_utils._text import clean,
 
 Json = dict[str, t.Any]
 TASK_FILE = re.compile(r"\.ya?ml$")
+# They take hosts out of the play, and what is drained would be left so.
+ENDS = ("end_play", "end_host", "end_batch", "end_role")
 ON_THE_CONTROLLER = ("assert", "debug", "fail", "include_vars", "meta", "pause", "set_fact")
 
 
@@ -50,50 +52,51 @@ def find(name: str, places: t.Sequence[str]) -> str:
     raise Unusable(f"which is not there; it was looked for at {', '.join(paths) or 'no place'}")
 
 
-class TaskFile:
-    def __init__(self, path: str, action: ActionBase, known: t.Collection[str] = ()) -> None:
-        self.path = path
-        self._action = action
-        self._known = {path, *known}
-        self._tasks: list[Task] = []
+def read(path: str, action: ActionBase, probe: bool, known: t.Collection[str] = ()) -> list[str]:
+    """Read a file as Ansible would, and refuse what Ansible would fail at. Returns the variables in which its tasks say
+    what they saw. What includes it is known already."""
+    loader, play = action._loader, action._task.get_play()
+    try:
+        given = loader.load_from_file(path)
+        if not isinstance(given, list):
+            raise Unusable("which is not a list of tasks")
+        tasks = list(_tasks_in(load_list_of_blocks(given, play, variable_manager=_NoImports(), loader=loader)))
+    except AnsibleError as exc:
+        raise Unusable(f"which cannot be read: {clean(exc.message, 300)}") from exc
+    for task in tasks:
+        _refuse_for_others(task)
+        if isinstance(task, TaskInclude):
+            if probe:
+                raise Unusable("which includes others. The tasks of a probe have to stand in its own file")
+            _check_included(task, action, {path, *known}, os.path.dirname(path))
+        elif probe and not _registered(task) and _bare(task.action) not in ON_THE_CONTROLLER:
+            raise Unusable(
+                f"whose task {quoted(task.get_name(), 80)} registers nothing. In a probe each task that looks at "
+                "the host has to: one that did not reach it could otherwise not be told from one that did"
+            )
+    return [name for name in map(_registered, tasks) if name]
 
-    def read(self, probe: bool) -> TaskFile:
-        """Read it as Ansible would, and refuse what Ansible would fail at."""
-        loader = self._action._loader
+
+def _refuse_for_others(task: Task) -> None:
+    """What one host's task would do to the other hosts of the run."""
+    if task.run_once not in (None, False):
+        raise Unusable(
+            f"whose task {quoted(task.get_name(), 80)} has run_once: one host's result would count for all. Write it "
+            "without run_once; what is done elsewhere can have delegate_to"
+        )
+    meta = str(task.args.get("_raw_params")) if _bare(task.action) == "meta" else ""
+    if meta in ENDS:
+        raise Unusable(f"which uses meta: {meta}. The host would leave the run. Write a condition (when) instead")
+
+
+def _check_included(task: Task, action: ActionBase, known: t.Collection[str], place: str) -> None:
+    name = str(task.args.get("_raw_params") or task.args.get("file") or "")
+    path = os.path.join(place, name)
+    if os.path.isfile(path) and path not in known:
         try:
-            given = loader.load_from_file(self.path)
-            if not isinstance(given, list):
-                raise Unusable("which is not a list of tasks")
-            play = self._action._task.get_play()
-            blocks = load_list_of_blocks(given, play, variable_manager=_NoImports(), loader=loader)
-        except AnsibleError as exc:
-            raise Unusable(f"which cannot be read: {clean(exc.message, 300)}") from exc
-        self._tasks = list(_tasks_in(blocks))
-        for task in self._tasks:
-            if isinstance(task, TaskInclude):
-                self._check_included(task, probe)
-            elif probe and not _registered(task) and _bare(task.action) not in ON_THE_CONTROLLER:
-                raise Unusable(
-                    f"whose task {quoted(task.get_name(), 80)} registers nothing. In a probe each task that looks at "
-                    "the host has to: one that did not reach it could otherwise not be told from one that did"
-                )
-        return self
-
-    def _check_included(self, task: Task, probe: bool) -> None:
-        if probe:
-            raise Unusable("which includes others. The tasks of a probe have to stand in its own file")
-        name = str(task.args.get("_raw_params") or task.args.get("file") or "")
-        path = os.path.join(os.path.dirname(self.path), name)
-        if os.path.isfile(path) and path not in self._known:
-            try:
-                TaskFile(path, self._action, self._known).read(probe)
-            except Unusable as exc:
-                raise Unusable(f"which includes {quoted(name, 200)}, {exc}") from exc
-
-    @property
-    def evidence(self) -> list[str]:
-        """The variables in which its tasks say what they saw."""
-        return [name for name in map(_registered, self._tasks) if name]
+            read(path, action, False, known)
+        except Unusable as exc:
+            raise Unusable(f"which includes {quoted(name, 200)}, {exc}") from exc
 
 
 def _tasks_in(blocks: t.Iterable[t.Any]) -> Iterator[Task]:

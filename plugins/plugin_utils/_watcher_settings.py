@@ -12,27 +12,22 @@ import re
 import typing as t
 from urllib.parse import urlsplit
 
-from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible_collections.graceful.azure.plugins.module_utils import _checkpoints, _drains
 from ansible_collections.graceful.azure.plugins.module_utils import _option_checks as check
-from ansible_collections.graceful.azure.plugins.module_utils._document import KNOWN_TYPES, Event
+from ansible_collections.graceful.azure.plugins.module_utils._document import EVENT_FIELDS, KNOWN_TYPES
 from ansible_collections.graceful.azure.plugins.module_utils._kind import Kind
 from ansible_collections.graceful.azure.plugins.module_utils._text import clean, count, quoted
+from ansible_collections.graceful.azure.plugins.module_utils._watcher import config as configuration
 from ansible_collections.graceful.azure.plugins.module_utils._watcher.changes import APPEARED, BACK, CHANGES
-from ansible_collections.graceful.azure.plugins.module_utils._watcher.config import (
-    AFFECTED,
-    ALL,
-    AUDIENCES,
-    AWX,
-    CLOUDEVENTS,
-    KINDS,
-    VERSION,
-)
 from ansible_collections.graceful.azure.plugins.module_utils._watcher.metrics import FILE
-from ansible_collections.graceful.azure.plugins.plugin_utils._settings import Items, Settings
+from ansible_collections.graceful.azure.plugins.plugin_utils._settings import Settings, WrongSetting
+from ansible_collections.graceful.azure.plugins.plugin_utils._webhooks import checked
 
 Json = dict[str, t.Any]
 ALWAYS_USED = ("endpoint", "api_version", "vm_name", "record_dir")
+DRAIN_NOT_SET = (
+    "graceful_drain_steps is not set: a host on its own has to know how it is drained. [] says that nothing has to be."
+)
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 PARTS: t.Mapping[str, tuple[str, str, t.Callable[[str], type[Kind]]]] = {
     "drain_steps": ("drain", "Drain step", _drains.load),
@@ -47,8 +42,8 @@ RECEIVER_OPTIONS: dict[str, Json] = {
         "description": "`cloudevents` posts the message to a webhook or event stream of Event-Driven Ansible, or to "
         "any URL. `awx` launches a job template with the message as the extra variable `graceful_event`.",
         "type": "str",
-        "choices": list(KINDS),
-        "default": CLOUDEVENTS,
+        "choices": list(configuration.KINDS),
+        "default": configuration.CLOUDEVENTS,
     },
     "url": {
         "description": "Where to post to. Required. For `awx` the address that launches, such as "
@@ -82,7 +77,7 @@ RECEIVER_OPTIONS: dict[str, Json] = {
         "description": "Of which events: `all` that this VM sees, or those that name it (`affected`). By default "
         "`all`, and for `awx` `affected`: each host that tells launches a job.",
         "type": "str",
-        "choices": list(AUDIENCES),
+        "choices": list(configuration.AUDIENCES),
     },
     "timeout": {"description": "Seconds that one try may take in all.", "type": "float", "default": 10.0},
     "ca_file": {
@@ -103,14 +98,11 @@ class Prepared(t.NamedTuple):
     warnings: list[str]
 
 
-class WrongReceivers(ValueError):
-    """The receivers cannot be used. The message quotes no value: they may be secret."""
-
-
 def receivers(given: t.Any) -> tuple[list[Json], Json, list[str]]:
-    """The receivers without their secrets, the secrets by name, and warnings."""
+    """The receivers without their secrets, the secrets by name, and warnings. Raises WrongSetting, which quotes no
+    value: they may be secret."""
     if not isinstance(given, (list, tuple)):
-        raise WrongReceivers("watcher_receivers has to be a list.")
+        raise WrongSetting("watcher_receivers has to be a list.")
     plain: list[Json] = []
     secrets: Json = {}
     warnings: list[str] = []
@@ -118,10 +110,10 @@ def receivers(given: t.Any) -> tuple[list[Json], Json, list[str]]:
         where = f"watcher_receivers[{number}]"
         mistake, receiver = _receiver(item)
         if mistake:
-            raise WrongReceivers(f"{where} {mistake}")
+            raise WrongSetting(f"{where} {mistake}")
         name = receiver["name"]
         if name in secrets:
-            raise WrongReceivers(f"{where} has the same name as another one, {quoted(name)}.")
+            raise WrongSetting(f"{where} has the same name as another one, {quoted(name)}.")
         hidden = {key for key, option in RECEIVER_OPTIONS.items() if option.get("no_log")}
         secrets[name] = {key: receiver[key] for key in sorted(hidden) if receiver[key]}
         plain.append({key: value for key, value in receiver.items() if key not in hidden})
@@ -132,20 +124,12 @@ def receivers(given: t.Any) -> tuple[list[Json], Json, list[str]]:
 
 def _receiver(item: t.Any) -> tuple[str, Json]:
     """What is wrong with a receiver, to be read after its place; and the receiver, if nothing is."""
-    if not isinstance(item, t.Mapping):
-        return "has to be a dictionary with a name and a url.", {}
-    for key in item:
-        if key not in RECEIVER_OPTIONS:
-            return f"has the key {quoted(key)}, which is not known; allowed are {', '.join(RECEIVER_OPTIONS)}.", {}
-    given = {str(key): value for key, value in item.items() if value is not None}
-    for name, option in RECEIVER_OPTIONS.items():
-        if name in given and ArgumentSpecValidator({name: option}).validate({name: given[name]}).error_messages:
-            choices = f", of {', '.join(option['choices'])}" if "choices" in option else ""
-            return f"has a mistake in {name}: it has to be of the type {option['type']}{choices}.", {}
-    receiver: Json = ArgumentSpecValidator(RECEIVER_OPTIONS).validate(given).validated_parameters
-    awx = receiver["kind"] == AWX
+    mistake, receiver = checked(item, RECEIVER_OPTIONS, "a name and a url")
+    if mistake:
+        return mistake, {}
+    awx = receiver["kind"] == configuration.AWX
     receiver["changes"] = receiver["changes"] or ([APPEARED, BACK] if awx else list(CHANGES))
-    receiver["events"] = receiver["events"] or (AFFECTED if awx else ALL)
+    receiver["events"] = receiver["events"] or (configuration.AFFECTED if awx else configuration.ALL)
     receiver["headers"] = {str(key): str(value) for key, value in (receiver["headers"] or {}).items()}
     return _mistake(receiver), receiver
 
@@ -168,7 +152,7 @@ def _mistake(receiver: Json) -> str:
     )
     if mistake:
         return f"has a mistake: {mistake}"
-    if receiver["kind"] == AWX and not _LAUNCH.fullmatch(urlsplit(receiver["url"]).path):
+    if receiver["kind"] == configuration.AWX and not _LAUNCH.fullmatch(urlsplit(receiver["url"]).path):
         return "is of kind awx: its url has to end with /job_templates/NUMBER/launch/."
     return ""
 
@@ -185,17 +169,11 @@ def sample_events() -> list[Json]:
     """An event of each type, and no two fields alike: what differs between them depends on the event."""
     return [
         {
-            **dict.fromkeys(Event.__annotations__),
-            "event_id": f"sample-{kind}",
+            **{name: f"{name}-{kind}" for name in EVENT_FIELDS},
+            **dict.fromkeys(("resource_type", "affects_me")),
+            **dict.fromkeys(("seconds_left", "duration_seconds"), number),
             "event_type": kind,
-            "event_status": f"status-{kind}",
-            "resources": [f"vm-{kind}"],
-            "not_before": f"time-{kind}",
-            "seconds_left": number,
-            "description": f"description-{kind}",
-            "event_source": f"source-{kind}",
-            "duration_seconds": number,
-            "leader": f"vm-{kind}",
+            "resources": [f"leader-{kind}"],
         }
         for number, kind in enumerate(KNOWN_TYPES)
     ]
@@ -204,11 +182,7 @@ def sample_events() -> list[Json]:
 def settings_mistakes(settings: Settings, on_its_own: bool) -> list[str]:
     """What has to be mended before the watcher can be installed."""
     if on_its_own:
-        missing = settings.values["drain_steps"] is None and "graceful_drain_steps" not in settings.mistakes
-        not_set = (
-            "graceful_drain_steps is not set: a host on its own has to know how it is drained. [] says that nothing"
-        )
-        return settings.messages + [f"{not_set} has to be."] * missing
+        return settings.messages + [DRAIN_NOT_SET] * settings.drain_not_set
     return [message for name, message in settings.mistakes.items() if name.removeprefix("graceful_") in ALWAYS_USED]
 
 
@@ -218,17 +192,16 @@ def on_its_own(variants: t.Sequence[Settings], groups: t.Sequence[str], approve:
     secrets: Json = {}
     not_covered: list[str] = []
     covered: dict[str, list[Json]] = {}
-    for key, (phase, noun, load) in PARTS.items():
+    for key, (phase, noun, _load) in PARTS.items():
         covered[key] = []
         shown = {item["name"]: item for item in values[key].shown}
-        for item, reason in _judged(key, variants, load):
+        for item, secret, reason in _judged(key, variants):
             if reason:
                 not_covered.append(f"{noun} {quoted(item['name'])} ({item['kind']}): {reason}.")
                 continue
             covered[key].append(shown[item["name"]])
-            name = f"{phase}/{item['name']}"
-            if name in values[key].secrets:
-                secrets[name] = values[key].secrets[name]
+            if secret is not None:
+                secrets[f"{phase}/{item['name']}"] = secret
     if all(one.values["health"] == values["health"] for one in variants):
         secrets.update(values["health"].secrets)
         health = values["health"].shown
@@ -242,40 +215,32 @@ def on_its_own(variants: t.Sequence[Settings], groups: t.Sequence[str], approve:
         "steps": covered["drain_steps"],
         "checkpoint": covered["checkpoint"],
         "health": health,
-        "checkpoint_dir": values["checkpoint_dir"],
-        "undo_on_failure": values["undo_on_failure"],
-        "drain_budget": values["drain_budget"],
-        "policy": values["policy"],
+        **{key: values[key] for key in ("checkpoint_dir", "undo_on_failure", "drain_budget", "policy")},
         "groups": sorted(groups),
         "approve": approve and not why_not,
     }
     return config, secrets, not_covered
 
 
-def _judged(
-    key: str, variants: t.Sequence[Settings], load: t.Callable[[str], type[Kind]]
-) -> t.Iterator[tuple[Json, str]]:
-    """Each step or checkpoint, in order, and why the host cannot do it on its own."""
-    parts: list[Items] = [one.values[key] for one in variants]
-    seen: set[str] = set()
-    for part in parts:
-        for item in part.items:
-            if item["name"] in seen:
-                continue
-            seen.add(item["name"])
-            same = all(item in other.items for other in parts)
-            if load(item["kind"]).by_controller:
-                yield item, "the controller takes it"
-            elif item["options"].get("to") == "controller":
-                yield item, "it is copied to the controller"
-            elif not same or any(_secret(key, item, other) != _secret(key, item, part) for other in parts):
-                yield item, "it depends on the event, and on its own a host knows no templates"
-            else:
-                yield item, ""
-
-
-def _secret(key: str, item: Json, part: Items) -> t.Any:
-    return part.secrets.get(f"{PARTS[key][0]}/{item['name']}")
+def _judged(key: str, variants: t.Sequence[Settings]) -> t.Iterator[tuple[Json, t.Any, str]]:
+    """Each step or checkpoint, in order, with its secret, and why the host cannot do it on its own."""
+    phase, _noun, load = PARTS[key]
+    parts = [
+        {item["name"]: (item, part.secrets.get(f"{phase}/{item['name']}")) for item in part.items}
+        for part in (one.values[key] for one in variants)
+    ]
+    # Where an item differs, it is the first one.
+    first = {name: found for part in reversed(parts) for name, found in part.items()}
+    for name in dict.fromkeys(name for part in parts for name in part):
+        item, secret = first[name]
+        reason = ""
+        if load(item["kind"]).by_controller:
+            reason = "the controller takes it"
+        elif item["options"].get("to") == "controller":
+            reason = "it is copied to the controller"
+        elif any(part.get(name) != (item, secret) for part in parts):
+            reason = "it depends on the event, and on its own a host knows no templates"
+        yield item, secret, reason
 
 
 def _why_no_approval(values: Json, steps: t.Sequence[str]) -> str:
@@ -289,7 +254,7 @@ def _why_no_approval(values: Json, steps: t.Sequence[str]) -> str:
 
 
 def prepared(host: str, options: Json, variants: t.Sequence[Settings], groups: t.Sequence[str]) -> Prepared:
-    """The two files of a host. Raises WrongReceivers."""
+    """The two files of a host. Raises WrongSetting."""
     told, hidden, warnings = receivers(options["receivers"])
     values = variants[0].values
     own: Json | None = None
@@ -299,17 +264,11 @@ def prepared(host: str, options: Json, variants: t.Sequence[Settings], groups: t
         own, steps, not_covered = on_its_own(variants, groups, options["approve_alone"])
     metrics_dir = options["metrics_dir"].rstrip("/")
     config: Json = {
-        "version": VERSION,
+        "version": configuration.VERSION,
         "host": host,
-        "state_dir": options["state_dir"],
-        "record_dir": values["record_dir"],
         "metrics_file": f"{metrics_dir}/{FILE}" if metrics_dir else "",
-        "poll_interval": options["poll_interval"],
-        "spool_max": options["spool_max"],
-        "endpoint": values["endpoint"],
-        "api_version": values["api_version"],
-        "vm_name": values["vm_name"],
-        "secrets_file": options["secrets_file"],
+        **{key: options[key] for key in ("state_dir", "poll_interval", "spool_max", "secrets_file")},
+        **{key: values[key] for key in ALWAYS_USED},
         "receivers": told,
         "on_its_own": own,
     }

@@ -22,7 +22,7 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible_collections.graceful.azure.plugins.module_utils import _option_checks as check
 from ansible_collections.graceful.azure.plugins.module_utils._document import parse_time, same_id
 from ansible_collections.graceful.azure.plugins.module_utils._text import iso, quoted
-from ansible_collections.graceful.azure.plugins.plugin_utils._report import Report, read
+from ansible_collections.graceful.azure.plugins.plugin_utils._report import Event, Report, read
 
 Json = dict[str, t.Any]
 Told = dict[str, dict[str, str]]
@@ -33,6 +33,12 @@ PAGERDUTY_URL = "https://events.pagerduty.com/v2/enqueue"
 # Once for each event, whichever run sees it; the other occasions once for each event and run.
 TOLD_ONCE = ("noticed", "deferred")
 REMEMBERED_FOR = timedelta(days=30)
+# Which events an occasion is about; of the others, those with that outcome.
+CONCERNS: dict[str, t.Callable[[Event], bool]] = {
+    "noticed": lambda event: event.outcome not in ("ignored", "held_by_other_run"),
+    "approved": lambda event: event.approved is not None,
+    "restored": lambda event: event.outcome in ("completed", "cancelled", "drained"),
+}
 BAD_RESULTS = ("failed", "left drained", "unreachable")
 
 WEBHOOK_OPTIONS: dict[str, Json] = {
@@ -73,45 +79,41 @@ WEBHOOK_OPTIONS: dict[str, Json] = {
         "default": 5,
     },
 }
-TYPES = {"str": "a text", "int": "a whole number", "dict": "a dictionary", "list": "a list"}
+TYPES = {"str": "a text", "int": "a whole number", "float": "a number", "dict": "a dictionary", "list": "a list"}
 
 
-def webhook_mistake(item: t.Any) -> str:
-    """What is wrong with a webhook, to be read after its name; empty if nothing is. It quotes no value: they may be
-    secret."""
+def checked(item: t.Any, options: t.Mapping[str, Json], needs: str) -> tuple[str, Json]:
+    """What is wrong with a webhook or a receiver, to be read after its name, or else all its options. No value is
+    quoted: they may be secret."""
     if not isinstance(item, t.Mapping):
-        return "has to be a dictionary with a url."
-    unknown = [name for name in item if name not in WEBHOOK_OPTIONS]
+        return f"has to be a dictionary with {needs}.", {}
+    unknown = [name for name in item if name not in options]
     if unknown:
-        return f"has the key {quoted(unknown[0])}, which is not known; allowed are {', '.join(WEBHOOK_OPTIONS)}."
-    for name, spec in WEBHOOK_OPTIONS.items():
-        if (
-            item.get(name) is not None
-            and ArgumentSpecValidator({name: spec}).validate({name: item[name]}).error_messages
-        ):
+        return f"has the key {quoted(unknown[0])}, which is not known; allowed are {', '.join(options)}.", {}
+    given = {name: value for name, value in item.items() if value is not None}
+    for name, spec in options.items():
+        if name in given and ArgumentSpecValidator({name: spec}).validate({name: given[name]}).error_messages:
             choices = f" of {', '.join(spec['choices'])}" if "choices" in spec else ""
             wanted = "one" if choices and "elements" not in spec else TYPES[spec["type"]]
-            return f"has a mistake in {name}: it has to be {wanted}{choices}."
-    webhook = with_defaults(item)
-    if webhook["format"] == "pagerduty" and not webhook["key"]:
-        return "is of format pagerduty and needs the key of the PagerDuty service."
+            return f"has a mistake in {name}: it has to be {wanted}{choices}.", {}
+    return "", ArgumentSpecValidator(options).validate(given).validated_parameters
+
+
+def read_webhook(item: t.Any) -> tuple[str, Json]:
+    """What is wrong with a webhook, or else the webhook with every option set."""
+    mistake, webhook = checked(item, WEBHOOK_OPTIONS, "a url")
+    if mistake:
+        return mistake, {}
+    pagerduty = webhook["format"] == "pagerduty"
+    webhook["url"] = webhook["url"] or (PAGERDUTY_URL if pagerduty else "")
+    webhook["events"] = webhook["events"] or [occasion for occasion in OCCASIONS if occasion != "finished"]
+    webhook["headers"] = webhook["headers"] or {}
+    if pagerduty and not webhook["key"]:
+        return "is of format pagerduty and needs the key of the PagerDuty service.", {}
     if not host_of(webhook["url"]):
-        return "needs a url that begins with http:// or https:// and names a host."
+        return "needs a url that begins with http:// or https:// and names a host.", {}
     mistake = check.positive("timeout", webhook["timeout"]) or check.headers("headers", webhook["headers"])
-    return f"has a mistake: {mistake}" if mistake else ""
-
-
-def with_defaults(item: t.Mapping[str, t.Any]) -> Json:
-    """A webhook without mistakes, with every option set."""
-    given = {name: value for name, value in item.items() if value is not None}
-    webhook: Json = ArgumentSpecValidator(WEBHOOK_OPTIONS).validate(given).validated_parameters
-    default_url = PAGERDUTY_URL if webhook["format"] == "pagerduty" else ""
-    return {
-        **webhook,
-        "url": webhook["url"] or default_url,
-        "events": webhook["events"] or [occasion for occasion in OCCASIONS if occasion != "finished"],
-        "headers": webhook["headers"] or {},
-    }
+    return (f"has a mistake: {mistake}", {}) if mistake else ("", webhook)
 
 
 def host_of(url: str) -> str:
@@ -167,15 +169,8 @@ def _key(report: Report, occasion: str) -> str:
 
 def _concerned(report: Report, occasion: str) -> list[str]:
     """Which events the occasion is about."""
-    if occasion == "noticed":
-        found = [event for event in report.events if event.outcome not in ("ignored", "held_by_other_run")]
-    elif occasion == "approved":
-        found = [event for event in report.events if event.approved is not None]
-    elif occasion == "restored":
-        found = [event for event in report.events if event.outcome in ("completed", "cancelled", "drained")]
-    else:
-        found = [event for event in report.events if event.outcome == occasion]
-    ids = {same_id(event.event_id): event.event_id for event in found}
+    concerns = CONCERNS.get(occasion) or (lambda event: event.outcome == occasion)
+    ids = {same_id(event.event_id): event.event_id for event in report.events if concerns(event)}
     if occasion in ("noticed", "deferred", "held", "approved"):
         return list(ids.values())
     # Hosts also restore, or fail to restore, what is left of an event that is no longer announced.

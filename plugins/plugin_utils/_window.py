@@ -89,7 +89,10 @@ def _clock(value: t.Any, key: str) -> time:
         return time(*divmod(value, 60))
     match = _CLOCK.fullmatch(value.strip()) if isinstance(value, str) else None
     if match is None:
-        raise check.refuse(f"The window's {key}", "a time of day such as '22:00'", value)
+        wrong = check.refuse(f"The window's {key}", "a time of day such as '22:00'", value)
+        if check.is_number(value):
+            raise check.WrongSetting(f"{wrong} Write it in quotes: YAML reads 25:00 as a number.")
+        raise wrong
     return time(int(match[1]), int(match[2]))
 
 

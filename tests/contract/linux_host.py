@@ -23,6 +23,7 @@ SCRIPTS = {
     "remove": "rm -f {0}",
     "fail": "echo no >&2; exit 3",
     "sleep": "exec sleep 60",
+    "hang": "for second in $(seq 60); do echo $second >> {0}.alive; sleep 1; done",
 }
 
 

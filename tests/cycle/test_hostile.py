@@ -198,7 +198,7 @@ def test_a_run_that_was_suspended_before_its_approval_leaves_what_another_run_ha
             other.note_step([event["event_id"].lower()], {**noted, "status": "undone"})
         time.sleep(20)
         os.killpg(first.pid, signal.SIGCONT)
-        wait_until(lambda: fleet.said("the run other has it in hand"), 150)
+        wait_until(lambda: fleet.said("is handling it"), 150)
     finally:
         os.killpg(first.pid, signal.SIGCONT)
         fleet.control("cancel", {"EventId": event["event_id"]})

@@ -370,7 +370,7 @@ def test_a_step_whose_probe_does_not_pass_has_failed(stage: Stage) -> None:
     outcome = stage.outcome(PROBE_FAILED)
     assert not outcome.report["ready"]
     assert outcome.statuses() == {"queue": "failed"}, outcome.report
-    assert "probe did not pass" in outcome.report["reason"]
+    assert "The probe '1 == 2' is false" in outcome.report["reason"]
 
 
 def test_a_failed_drain_is_undone_where_that_is_asked_for_and_not_tried_again(stage: Stage) -> None:

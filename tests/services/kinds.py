@@ -12,6 +12,8 @@ from ansible_collections.graceful.azure.plugins.module_utils._kind import Kind, 
 from ansible_collections.graceful.azure.plugins.module_utils._run import run as real_run
 from ansible_collections.graceful.azure.tests.unit.module_utils.scripted import options_of, tools
 
+NOTED = Noted({}, {}, lost=False)
+
 
 class Drained(t.NamedTuple):
     look: Look

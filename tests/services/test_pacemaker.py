@@ -8,13 +8,13 @@ import typing as t
 from pathlib import Path
 
 import pytest
-from ansible_collections.graceful.azure.plugins.module_utils._drains.pacemaker import Node
+from ansible_collections.graceful.azure.plugins.module_utils._drains.pacemaker import Step
 from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
 from ansible_collections.graceful.azure.plugins.module_utils._kind import Ran
-from ansible_collections.graceful.azure.plugins.module_utils._patience import Late, Patience
+from ansible_collections.graceful.azure.plugins.module_utils._patience import Late
 from ansible_collections.graceful.azure.plugins.module_utils._run import run as real_run
 from ansible_collections.graceful.azure.tests.services.conftest import Packages, unpacked
-from ansible_collections.graceful.azure.tests.services.kinds import drain_and_undo
+from ansible_collections.graceful.azure.tests.services.kinds import NOTED, drain_and_undo, step
 
 LIBRARIES = (
     "libcib27 libcrmcommon34 libcrmservice28 libcrmcluster29 liblrmd28 libpacemaker1 libpe-rules26 libpe-status28 "
@@ -78,8 +78,8 @@ class Cluster:
             self.settle()
         return self._tool(*argv)
 
-    def node(self, name: str, seconds: float = 30) -> Node:
-        return Node(self.run, Patience(seconds), name)
+    def node(self, name: str, seconds: float = 30) -> Step:
+        return t.cast(Step, step("pacemaker", seconds, run=self.run, node=name))
 
     @property
     def variables(self) -> dict[str, str]:
@@ -96,26 +96,26 @@ def cluster(packages: Packages, tmp_path: Path) -> Cluster:
 
 
 def test_a_node_in_standby_gives_its_resources_to_the_other_and_gets_them_back(cluster: Cluster) -> None:
-    assert cluster.node("db1").look().resources == 2
+    assert cluster.node("db1").seen().resources == 2
     assert not cluster.node("db1").wants_standby()
-    assert cluster.node("db1").bring(True) == "db1 is standby with 0 resources"
+    assert cluster.node("db1").do().message == "db1 is standby with 0 resources"
     assert cluster.node("db1").wants_standby()
-    assert cluster.node("db2").look().resources == 2
-    assert cluster.node("db1").bring(False).startswith("db1 is active")
-    assert cluster.node("db1").look() == (True, False, 2)
+    assert cluster.node("db2").seen().resources == 2
+    assert cluster.node("db1").undo(NOTED).startswith("db1 is active")
+    assert cluster.node("db1").seen() == (True, False, 2)
 
 
 def test_resources_that_do_not_move_in_time_are_late(cluster: Cluster) -> None:
     cluster.moves = False
     with pytest.raises(Late, match="db1 is standby with 2 resources"):
-        cluster.node("db1", seconds=2).bring(True)
+        cluster.node("db1", seconds=2).do()
 
 
 def test_a_node_that_is_not_in_the_cluster_is_said(cluster: Cluster) -> None:
     with pytest.raises(EventsError, match="crm_attribute failed"):
-        cluster.node("nobody", seconds=5).bring(True)
+        cluster.node("nobody", seconds=5).do()
     with pytest.raises(EventsError, match="has no node nobody; its nodes are: db1 and db2"):
-        cluster.node("nobody").look()
+        cluster.node("nobody").seen()
 
 
 def test_the_step_sets_standby_and_takes_it_back(cluster: Cluster) -> None:

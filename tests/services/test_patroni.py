@@ -12,9 +12,8 @@ import typing as t
 from pathlib import Path
 
 import pytest
-from ansible_collections.graceful.azure.plugins.module_utils._drains.patroni import Api, Cluster
+from ansible_collections.graceful.azure.plugins.module_utils._drains.patroni import Step
 from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
-from ansible_collections.graceful.azure.plugins.module_utils._patience import Patience
 from ansible_collections.graceful.azure.plugins.module_utils._peer import Login
 from ansible_collections.graceful.azure.tests.services.conftest import (
     Packages,
@@ -23,7 +22,7 @@ from ansible_collections.graceful.azure.tests.services.conftest import (
     unpacked,
     wait_for,
 )
-from ansible_collections.graceful.azure.tests.services.kinds import drain_and_undo
+from ansible_collections.graceful.azure.tests.services.kinds import NOTED, drain_and_undo, step
 
 SYSTEM_PYTHON = "/usr/bin/python3"
 POSTGRESQL = "15"
@@ -60,11 +59,12 @@ def environment(packages: Packages) -> dict[str, str]:
 class Database(t.NamedTuple):
     urls: list[str]
 
-    def cluster(self, number: int, seconds: float = 90, credentials: Login | None = CREDENTIALS) -> Cluster:
-        return Cluster(Api(self.urls[number], credentials), Patience(seconds))
+    def member(self, number: int, login: Login | None = CREDENTIALS, candidate: str | None = None) -> Step:
+        given = {"url": self.urls[number], "candidate": candidate, **(login._asdict() if login else {})}
+        return t.cast(Step, step("patroni", **given))
 
     def has_two_members(self) -> bool:
-        mine, others = self.cluster(0).look()
+        mine, others = self.member(0).members()
         return mine.leads and mine.is_healthy and len(others) == 1 and others[0].is_healthy
 
 
@@ -92,10 +92,10 @@ def database(packages: Packages) -> t.Iterator[Database]:
             running.start(f"patroni{number}", *command, env=variables, cwd=own, **UNPRIVILEGED)
         found = Database([f"http://127.0.0.1:{port}" for port in apis])
         try:
-            wait_for("a leader", lambda: any(found.cluster(number).look()[0].leads for number in range(2)), 120)
+            wait_for("a leader", lambda: any(found.member(number).members()[0].leads for number in range(2)), 120)
         except AssertionError as exc:
             raise AssertionError(f"{exc}\n{running.logs()}") from exc
-        if not found.cluster(0).look()[0].leads:
+        if not found.member(0).members()[0].leads:
             found.urls.reverse()
         wait_for("a leader and a follower", found.has_two_members, 120)
         yield found
@@ -142,21 +142,21 @@ def configuration(
 
 
 def test_the_leader_hands_over_and_follows(database: Database) -> None:
-    leader, others = database.cluster(0).look()
+    leader, others = database.member(0).members()
     assert leader.leads
-    assert database.cluster(0).give_up_leadership(None).endswith(f"{others[0].name} leads")
-    now, others_now = database.cluster(0).look()
+    assert database.member(0).do().message.endswith(f"{others[0].name} leads")
+    now, others_now = database.member(0).members()
     assert not now.leads
     assert now.is_healthy
     # This Patroni does not tell a follower its own name, so the others may be all.
     assert next(member for member in others_now if member.leads).name == others[0].name
-    assert "running" in database.cluster(0).is_back()
+    assert "running" in database.member(0).undo(NOTED)
     database.urls.reverse()
 
 
 def test_a_follower_is_left_alone(database: Database) -> None:
-    database.cluster(1).give_up_leadership(None)
-    assert database.cluster(0).look()[0].leads
+    database.member(1).do()
+    assert database.member(0).members()[0].leads
 
 
 @pytest.mark.parametrize(
@@ -168,8 +168,8 @@ def test_what_patroni_refuses_is_said(
     database: Database, credentials: Login | None, candidate: str | None, words: str
 ) -> None:
     with pytest.raises(EventsError, match=words):
-        database.cluster(0, credentials=credentials).give_up_leadership(candidate)
-    assert database.cluster(0).look()[0].leads
+        database.member(0, credentials, candidate).do()
+    assert database.member(0).members()[0].leads
 
 
 def test_the_step_switches_over_and_sees_the_host_back(database: Database) -> None:
@@ -177,4 +177,4 @@ def test_the_step_switches_over_and_sees_the_host_back(database: Database) -> No
     assert drained.look.before["role"] == "leader"
     assert drained.done.endswith("leads")
     assert "running" in drained.undone
-    assert not database.cluster(0).look()[0].leads
+    assert not database.member(0).members()[0].leads

@@ -10,9 +10,9 @@ import typing as t
 from pathlib import Path
 
 import pytest
-from ansible_collections.graceful.azure.plugins.module_utils._drains.redis_sentinel import Place, Server, ask
+from ansible_collections.graceful.azure.plugins.module_utils._drains.redis_sentinel import Place, Step, ask
 from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
-from ansible_collections.graceful.azure.plugins.module_utils._patience import Late, Patience
+from ansible_collections.graceful.azure.plugins.module_utils._patience import Late
 from ansible_collections.graceful.azure.plugins.module_utils._peer import Login
 from ansible_collections.graceful.azure.tests.services.conftest import (
     Packages,
@@ -21,7 +21,7 @@ from ansible_collections.graceful.azure.tests.services.conftest import (
     unpacked,
     wait_for,
 )
-from ansible_collections.graceful.azure.tests.services.kinds import drain_and_undo
+from ansible_collections.graceful.azure.tests.services.kinds import NOTED, drain_and_undo, step
 
 SECRET = "correct horse"
 LOGIN = Login(None, SECRET)
@@ -47,8 +47,10 @@ class Fleet(t.NamedTuple):
     places: list[Place]
     sentinel: Place
 
-    def server(self, number: int, seconds: float = 60, login: Login = LOGIN, sentinel: Place | None = None) -> Server:
-        return Server(self.places[number], login, [sentinel or self.sentinel], LOGIN, "cache", Patience(seconds))
+    def server(self, number: int, seconds: float = 60, login: Login = LOGIN, sentinel: Place | None = None) -> Step:
+        place, sentinels = self.places[number]._asdict(), [(sentinel or self.sentinel)._asdict()]
+        given = {**place, **login._asdict(), "sentinels": sentinels, "sentinel_password": SECRET}
+        return t.cast(Step, step("redis_sentinel", seconds, master_name="cache", **given))
 
 
 @pytest.fixture
@@ -88,10 +90,10 @@ def knows_a_replica(fleet: Fleet) -> bool:
 
 def test_the_master_becomes_a_replica_and_the_other_one_the_master(fleet: Fleet) -> None:
     assert fleet.server(0).role().name == "master"
-    assert "its link to the master is connected" in fleet.server(0).give_up_mastership()
+    assert "its link to the master is connected" in fleet.server(0).do().message
     assert fleet.server(0).role()[:2] == ("replica", "connected")
     assert fleet.server(1).role().name == "master"
-    assert "is replica" in fleet.server(0).is_back()
+    assert "is replica" in fleet.server(0).undo(NOTED)
 
 
 def test_nothing_that_was_acknowledged_on_the_way_is_lost(fleet: Fleet) -> None:
@@ -110,7 +112,7 @@ def test_nothing_that_was_acknowledged_on_the_way_is_lost(fleet: Fleet) -> None:
     writer.start()
     try:
         wait_for("writes", lambda: len(acknowledged) > 10)
-        fleet.server(0).give_up_mastership()
+        fleet.server(0).do()
     finally:
         ended.set()
         writer.join()
@@ -118,7 +120,7 @@ def test_nothing_that_was_acknowledged_on_the_way_is_lost(fleet: Fleet) -> None:
 
 
 def test_a_replica_is_left_alone(fleet: Fleet) -> None:
-    fleet.server(1).give_up_mastership()
+    fleet.server(1).do()
     assert fleet.server(0).role().name == "master"
 
 
@@ -130,7 +132,7 @@ def test_a_wrong_password_is_said_without_telling_it(fleet: Fleet) -> None:
 
 def test_without_a_sentinel_nothing_is_done(fleet: Fleet) -> None:
     with pytest.raises(EventsError, match="No Sentinel fails over cache"):
-        fleet.server(0, sentinel=Place("127.0.0.1", free_ports(1)[0])).give_up_mastership()
+        fleet.server(0, sentinel=Place("127.0.0.1", free_ports(1)[0])).do()
     assert fleet.server(0).role().name == "master"
 
 
@@ -138,7 +140,7 @@ def test_a_master_without_a_fit_replica_stays_so(fleet: Fleet) -> None:
     ask(fleet.places[1], LOGIN, 5, "CONFIG", "SET", "replica-priority", "0")
     wait_for("the Sentinel to notice", lambda: priority(fleet) == "0", 30)
     with pytest.raises((EventsError, Late)):
-        fleet.server(0, seconds=3).give_up_mastership()
+        fleet.server(0, seconds=3).do()
     assert fleet.server(0).role().name == "master"
 
 

@@ -19,8 +19,6 @@ import types
 import typing as t
 from pathlib import Path
 
-import yaml
-
 ROOT = Path(__file__).resolve().parents[2]
 COLLECTION = "ansible_collections.graceful.azure"
 MODULE_UTILS = f"{COLLECTION}.plugins.module_utils"
@@ -39,9 +37,12 @@ LOADER = '''\
 
 from __future__ import annotations
 
-from {module_utils}._errors import EventsError
-from {module_utils}._kind import Kind
-from {module_utils}._text import quoted
+import importlib
+import typing as t
+
+from .._errors import EventsError
+from .._kind import Kind
+from .._text import quoted
 
 NAMES: tuple[str, ...] = (
 {names}
@@ -49,17 +50,22 @@ NAMES: tuple[str, ...] = (
 
 
 def load(name: str) -> type[Kind]:
-    """The class of a kind. A host imports only the kind that it needs; Ansible sends those that are imported here."""
-{branches}
-    raise EventsError(f"There is no kind {{quoted(name)}} of {nouns}. Kinds are: {{', '.join(NAMES)}}.")
+    """The class of a kind. A host imports only the kind that it needs."""
+    if name not in NAMES:
+        raise EventsError(f"There is no kind {{quoted(name)}} of {nouns}. Kinds are: {{', '.join(NAMES)}}.")
+    return t.cast("type[Kind]", importlib.import_module(f"{{__name__}}.{{name}}").{class_name})
+
+
+def _sent_to_hosts() -> None:
+    """Never called: Ansible sends to a host what is imported somewhere in the text of a module."""
+    from . import (  # noqa: F401
+{imports}
+    )
 '''
 
-BRANCH = """\
-    if name == "{name}":
-        from {module_utils}.{folder} import {name}
 
-        return {name}.{class_name}
-"""
+class Incomplete(Exception):
+    """What is missing in a file that something is made from."""
 
 
 class Folder(t.NamedTuple):
@@ -75,7 +81,10 @@ class Folder(t.NamedTuple):
         return sorted(file.stem for file in directory.glob("[!_]*.py"))
 
     def load(self, kind: str) -> t.Any:
-        return getattr(importlib.import_module(f"{MODULE_UTILS}.{self.name}.{kind}"), self.class_name)
+        found = getattr(importlib.import_module(f"{MODULE_UTILS}.{self.name}.{kind}"), self.class_name, None)
+        if found is None:
+            raise Incomplete(f"{self.name}/{kind}.py: it has no class {self.class_name}.")
+        return found
 
 
 DRAINS = Folder("_drains", "Step", "drain steps")
@@ -83,20 +92,19 @@ CHECKPOINTS = Folder("_checkpoints", "Item", "checkpoints")
 
 
 def loader(folder: Folder) -> str:
-    values = {"module_utils": MODULE_UTILS, "folder": folder.name, "class_name": folder.class_name}
     return LOADER.format(
-        **values,
+        class_name=folder.class_name,
         nouns=folder.nouns,
         names="\n".join(f'    "{name}",' for name in folder.kinds),
-        branches="".join(BRANCH.format(name=name, **values) for name in folder.kinds).rstrip("\n"),
+        imports="\n".join(f"        {name}," for name in folder.kinds),
     )
 
 
 def kind_tables(folder: Folder) -> str:
-    return "\n".join(_kind_section(name, folder.load(name)) for name in folder.kinds)
+    return "\n".join(_kind_section(name, folder.load(name), f"{folder.name}/{name}.py") for name in folder.kinds)
 
 
-def _kind_section(name: str, kind: t.Any) -> str:
+def _kind_section(name: str, kind: t.Any, file: str) -> str:
     remarks = [
         kind.summary,
         "" if len(kind.platforms) > 1 else f"Only on {kind.platforms[0].title()} hosts.",
@@ -105,19 +113,23 @@ def _kind_section(name: str, kind: t.Any) -> str:
     ]
     lines = [f"### `{name}`", "", " ".join(filter(None, remarks)), ""]
     if kind.options:
-        lines += option_table(kind.options, kind.rules)
+        lines += option_table(kind.options, kind.rules, file)
     else:
         lines.append("It has no options.")
     return "\n".join([*lines, ""])
 
 
-def option_table(options: t.Mapping[str, t.Any], rules: t.Mapping[str, t.Any]) -> list[str]:
-    rows = [f"| {' | '.join(row)} |" for row in _option_rows(options)]
+def option_table(options: t.Mapping[str, t.Any], rules: t.Mapping[str, t.Any], file: str) -> list[str]:
+    """`file` is where the options are described, for the message about one that is not."""
+    rows = [f"| {' | '.join(row)} |" for row in _option_rows(options, file)]
     return ["| option | type | default | |", "|---|---|---|---|", *rows, *_rule_lines(rules)]
 
 
-def _option_rows(options: t.Mapping[str, t.Any], prefix: str = "") -> t.Iterator[tuple[str, ...]]:
+def _option_rows(options: t.Mapping[str, t.Any], file: str, prefix: str = "") -> t.Iterator[tuple[str, ...]]:
     for name, option in options.items():
+        for key in ("type", "description"):
+            if key not in option:
+                raise Incomplete(f"{file}: option {prefix}{name} has no {key}.")
         shown = f"**`{prefix}{name}`**" if option.get("required") else f"`{prefix}{name}`"
         kind = f"list of {option['elements']}" if option.get("elements") else option["type"]
         default = "required" if option.get("required") else _shown(option.get("default"))
@@ -129,7 +141,7 @@ def _option_rows(options: t.Mapping[str, t.Any], prefix: str = "") -> t.Iterator
         if option.get("no_log"):
             remarks.append("A secret: it is never recorded.")
         yield shown, kind, default, " ".join(remarks).replace("|", "\\|")
-        yield from _option_rows(option.get("options", {}), f"{prefix}{name}[].")
+        yield from _option_rows(option.get("options", {}), file, f"{prefix}{name}[].")
 
 
 def settings_table(*places: str) -> str:
@@ -146,13 +158,15 @@ def settings_table(*places: str) -> str:
 def settings_items(*places: str) -> str:
     """The same for ansible-doc, in a role's description. As options, Ansible would check them, and lose hosts."""
     settings = importlib.import_module(f"{COLLECTION}.plugins.plugin_utils._settings")
-    items = []
+    lines = []
     for name, one in settings.SETTINGS.items():
         if one.where in places:
             default = f", default {_shown(one.default)}" if _shown(one.default) else ""
-            items.append(_in_ansible_markup(f"`{settings.PREFIX}{name}` ({one.type}{default}) - {one.description}"))
-    lines = yaml.safe_dump(items, width=140, allow_unicode=True).splitlines()
-    return "\n".join(f"      {line}" for line in lines)
+            text = _in_ansible_markup(f"`{settings.PREFIX}{name}` ({one.type}{default}) - {one.description}")
+            wrapped = textwrap.wrap(text, 140, break_long_words=False, break_on_hyphens=False)
+            # With the empty line that it ends with, ansible-doc shows it as a paragraph of its own.
+            lines += ["      - >+", *(f"        {line}" for line in wrapped), ""]
+    return "\n".join(lines)
 
 
 def _in_ansible_markup(text: str) -> str:
@@ -208,7 +222,12 @@ def _names(names: t.Sequence[str]) -> str:
 
 def receiver_table() -> str:
     settings = importlib.import_module(f"{COLLECTION}.plugins.plugin_utils._watcher_settings")
-    return "\n".join(option_table(settings.RECEIVER_OPTIONS, {}))
+    return "\n".join(option_table(settings.RECEIVER_OPTIONS, {}, "_watcher_settings.py"))
+
+
+def health_table() -> str:
+    checks = importlib.import_module(f"{MODULE_UTILS}._health_checks")
+    return "\n".join(option_table(checks.OPTIONS, checks.RULES, "_health_checks.py"))
 
 
 # Its documentation is that of the module for Linux: the same task, options and results.
@@ -229,7 +248,7 @@ TWIN_DIFFERS = {
     "  - graceful.azure.imds.library\n": "",
     "platforms: posix, windows\n": "platforms: windows\n",
     "    details: On Windows, where": "    details: Where",
-    "a task of this name runs its twin.": "a task of M(graceful.azure.{name}) runs it.",
+    "the task runs the Windows module.": "a task of M(graceful.azure.{name}) runs it.",
     "default: /var/lib/graceful/checkpoints": "default: '%ProgramData%\\graceful\\checkpoints'",
     "version_added: 0.1.0": "version_added: 0.2.0",
     "default: /var/lib/graceful/records": "default: '%ProgramData%\\graceful\\records'",
@@ -263,6 +282,7 @@ PARTS: tuple[tuple[str, str | None, t.Callable[[], str]], ...] = (
     ("roles/drain/README.md", "drain kinds", functools.partial(kind_tables, DRAINS)),
     ("roles/watcher/README.md", "receiver options", receiver_table),
     ("roles/checkpoint/README.md", "checkpoint kinds", functools.partial(kind_tables, CHECKPOINTS)),
+    ("roles/restore/README.md", "health checks", health_table),
     ("docs/maintenance.md", "variables", functools.partial(settings_table, "host", "run")),
     ("docs/maintenance.md", "policy", policy_table),
     ("docs/maintenance.md", "actions", action_table),
@@ -306,7 +326,10 @@ def main() -> int:
     for file, marker, make in PARTS:
         path = ROOT / file
         old = path.read_text(encoding="utf-8") if path.exists() else ""
-        new = with_part(old, marker, make(), file)
+        try:
+            new = with_part(old, marker, make(), file)
+        except Incomplete as exc:
+            sys.exit(str(exc))
         if new == old:
             continue
         stale.append(file)

@@ -15,6 +15,14 @@ from ansible_collections.graceful.azure.tests.windows.contract import MODULES, W
 from ansible_collections.graceful.azure.tests.windows.harness import Session
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtestloop(session: pytest.Session) -> t.Generator[None, object, object]:
+    if hasattr(session.config, "workerinput"):
+        return (yield)
+    with windows.in_use():
+        return (yield)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def powershell_is_here() -> None:
     try:

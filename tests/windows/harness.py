@@ -27,7 +27,16 @@ CONNECTIONS = os.pathsep.join(map(str, (HERE / "plugins" / "connection", INTEGRA
 # How a module or a shared file names the shared files that it needs.
 REQUIRES = re.compile(r"^#AnsibleRequires -PowerShell \S+\.plugins\.module_utils\.(\w+)\s*$", re.MULTILINE)
 IMPORT = "Import-Module -Force -DisableNameChecking -Scope Global"
-PATIENCE = 600
+PATIENCE = 400
+# The last one is for ansible-core 2.21 and later, which look for a PowerShell of their own.
+WINDOWS = {
+    "ansible_connection": "wine",
+    "ansible_shell_type": "powershell",
+    "ansible_pwsh_interpreter": windows.POWERSHELL_COMMAND[0],
+}
+# Preludes that make another host of it.
+CONSTRAINED = "$ExecutionContext.SessionState.LanguageMode = 'ConstrainedLanguage'"
+TOO_OLD = "$PSVersionTable.PSVersion = [version]'4.0'"
 
 
 class PowerShellError(Exception):
@@ -104,9 +113,14 @@ class Session:
         return t.cast(Json, json.loads(answer["result"]))
 
     def _ask(self, request: Json) -> Json:
-        self._stream.write(json.dumps(request) + "\n")
-        self._stream.flush()
-        line = self._stream.readline()
+        try:
+            self._stream.write(json.dumps(request) + "\n")
+            self._stream.flush()
+            line = self._stream.readline()
+        except OSError as exc:
+            # It hangs, or has been ended for that: whoever asks next need not wait.
+            self._process.kill()
+            raise PowerShellError("PowerShell does not answer") from exc
         if not line:
             raise self._ended()
         return t.cast(Json, json.loads(line))
@@ -131,8 +145,7 @@ def play(
     directory.mkdir(parents=True, exist_ok=True)
     record, inventory, playbook = (directory / name for name in ("record", "inventory.json", "playbook.json"))
     record.touch()
-    here = {"ansible_connection": "wine"}
-    inventory.write_text(json.dumps({"all": {"hosts": {**(hosts or {"windows1": {}})}, "vars": here}}))
+    inventory.write_text(json.dumps({"all": {"hosts": {**(hosts or {"windows1": {}})}, "vars": WINDOWS}}))
     playbook.write_text(json.dumps([{"hosts": "all", "gather_facts": False, "tasks": list(tasks)}]))
     more = {**recorded(record), "ANSIBLE_CONNECTION_PLUGINS": CONNECTIONS, **(settings or {})}
     done = Launch(playbook, inventory, directory / "home", arguments, settings=more).run(PATIENCE)

@@ -12,7 +12,7 @@ import pytest
 from ansible_collections.graceful.azure.tests.cycle import harness as cycle
 from ansible_collections.graceful.azure.tests.integration.harness import Case, Emulator, Json
 from ansible_collections.graceful.azure.tests.windows import windows
-from ansible_collections.graceful.azure.tests.windows.harness import CONNECTIONS, play
+from ansible_collections.graceful.azure.tests.windows.harness import CONNECTIONS, CONSTRAINED, TOO_OLD, WINDOWS, play
 
 DROPPED = Case("dropped", events=[{}])
 # Wine keeps no access control lists.
@@ -76,8 +76,7 @@ def _linux_host(fleet: cycle.Fleet, host: str) -> Json:
 def _windows_host(fleet: cycle.Fleet, host: str) -> Json:
     home = windows.windows_path(fleet.home(host)) + "\\"
     return {
-        "ansible_connection": "wine",
-        "ansible_shell_type": "powershell",
+        **WINDOWS,
         "graceful_record_dir": f"{home}records",
         "graceful_checkpoint_dir": f"{home}checkpoints",
         "graceful_checkpoint": [{"name": "cache", "kind": "paths", "paths": [f"{home}ephemeral"]}],
@@ -119,5 +118,35 @@ def test_one_event_for_two_windows_and_two_linux_hosts(tmp_path: Path, monkeypat
             assert marks["ready"] < approved["time"] < marks["restored"], host
             undone = {step["name"]: step["status"] for step in closed["steps"]}
             assert undone == {"service": "undone", "cache": "undone"}
+    finally:
+        fleet.stop()
+
+
+def test_hosts_on_which_no_module_can_run_hold_the_event(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cycle, "PATIENCE", PATIENCE)
+    fleet = cycle.Fleet(tmp_path, size=3)
+    problems = {"web2": "it is in constrained language mode", "web3": "PowerShell on this host is too old"}
+    try:
+        fleet.variables["web1"].update(_linux_host(fleet, "web1"))
+        for host, prelude in (("web2", CONSTRAINED), ("web3", TOO_OLD)):
+            named = {"graceful_vm_name": fleet.names[host], "prelude": prelude}
+            fleet.variables[host].update(_windows_host(fleet, host), **named)
+        # What an inventory says for Linux hosts.
+        fleet.common["ansible_become"] = True
+        fleet.variables["web1"]["ansible_become"] = False
+        fleet.settings.update(SETTINGS, ANSIBLE_CONNECTION_PLUGINS=CONNECTIONS)
+        prepared = fleet.run(playbook="prepare")
+        assert prepared.status == 2, prepared.output[-4000:]
+        assert "1 of 3 hosts are ready" in prepared.output
+        event = fleet.announce(*fleet.names)
+        with fleet.once(lambda: fleet.said("HELD"), lambda: fleet.control("start", {"EventId": event})):
+            run = fleet.run()
+        assert run.status == 2, run.output[-4000:]
+        assert run.report["events"][0]["outcome"] == "held"
+        assert fleet.posts() == []
+        for host, problem in problems.items():
+            assert f"{host}: PowerShell on this host" in prepared.output
+            assert problem in prepared.output
+            assert problem in run.messages, run.messages
     finally:
         fleet.stop()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.graceful.azure.tests.integration.harness import Case, Emulator, Json, Step
 from ansible_collections.graceful.azure.tests.integration.test_reads import HOSTILE_NAMES, HOSTILE_TEXT
-from ansible_collections.graceful.azure.tests.windows.harness import Session, play
+from ansible_collections.graceful.azure.tests.windows.harness import CONSTRAINED, TOO_OLD, Session, play
 
 HOSTILE = Case("hostile", events=[{"Description": HOSTILE_TEXT, "Resources": HOSTILE_NAMES, "foreign": True}])
 DEFAULTS = {"group/graceful.azure.imds": {"vm_name": "from-the-group"}}
@@ -74,3 +74,31 @@ def test_a_wait_lives_through_a_killed_module_and_a_lost_connection(emulator: Em
     assert all(gap["back"] for gap in found["result"]["interruptions"])
     assert found["result"]["times"][0]["gone_at"]
     assert not emulator.errors
+
+
+def test_where_no_module_can_run_a_task_says_what_to_do(emulator: Emulator, tmp_path: Path) -> None:
+    tasks = [
+        task(emulator, READY, "scheduled_events_info"),
+        task(emulator, READY, "scheduled_event_approve", event_ids=["ready-1"]),
+        task(emulator, READY, "scheduled_events_wait", until="gone", timeout=240),
+    ]
+    hosts = {"constrained": {"prelude": CONSTRAINED}, "old": {"prelude": TOO_OLD}}
+    found = play(tmp_path, [{**one, "ignore_errors": True} for one in tasks], hosts)
+    assert len(found) == len(tasks) * len(hosts)
+    for one in found:
+        assert one["status"] == "failed", one
+        expected = {"constrained": "FullLanguage", "old": "Windows Management Framework 5.1"}[one["host"]]
+        assert expected in one["result"]["msg"]
+        assert "Nothing was done on the host." in one["result"]["msg"]
+
+
+def test_become_for_linux_hosts_does_not_break_windows_hosts(emulator: Emulator, tmp_path: Path) -> None:
+    tasks = [
+        task(emulator, HOSTILE, "scheduled_events_info"),
+        task(emulator, HOSTILE, "scheduled_event_approve", event_ids=["hostile-1"]),
+        task(emulator, HOSTILE, "scheduled_events_wait", until="appeared"),
+        task(emulator, HOSTILE, "host_maintenance"),
+    ]
+    tasks[1]["check_mode"] = True
+    found = play(tmp_path, [{**one, "become": True} for one in tasks], settings={"GRACEFUL_TEST_WITHOUT_ACL": "1"})
+    assert [one["status"] for one in found] == ["ok"] * len(tasks), found

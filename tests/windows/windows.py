@@ -51,6 +51,14 @@ SETTINGS = {
     "TERM": "xterm",
 }
 PATIENCE = 300
+# Each module of Ansible makes this source of the event log if it is not there: two at once, and one of them fails.
+FIRST_SCRIPT = """
+'PowerShell {0}' -f $PSVersionTable.PSVersion
+$source = 'Ansible'
+if (-not [System.Diagnostics.EventLog]::SourceExists($source)) {
+    [System.Diagnostics.EventLog]::CreateEventSource($source, 'Application')
+}
+"""
 
 
 class CannotError(Exception):
@@ -77,6 +85,38 @@ def unix_path(path: str) -> Path:
     return roots[drive.lower()] / rest.replace("\\", "/").lstrip("/")
 
 
+@contextlib.contextmanager
+def shared(path: Path) -> t.Iterator[str]:
+    """A directory of this machine as a share of the network, which Wine looks for in a folder of its own."""
+    name = f"share-{os.getpid()}"
+    server = PREFIX / "dosdevices" / "unc" / "graceful-test"
+    server.mkdir(parents=True, exist_ok=True)
+    (server / name).symlink_to(path)
+    try:
+        yield f"\\\\graceful-test\\{name}"
+    finally:
+        (server / name).unlink()
+
+
+@contextlib.contextmanager
+def in_use() -> t.Iterator[None]:
+    """Ends what is left of processes before and afterwards, such as of tests that were killed, unless others use it."""
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with (CACHE / "in-use").open("w") as file:
+        _end_strays(file)
+        fcntl.flock(file, fcntl.LOCK_SH)
+        try:
+            yield
+        finally:
+            _end_strays(file)
+
+
+def _end_strays(file: t.IO[str]) -> None:
+    with contextlib.suppress(BlockingIOError, FileNotFoundError):
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        subprocess.run(["wineserver", "-k"], env=environment(), capture_output=True, check=False)
+
+
 def check() -> None:
     if sys.platform != "linux" or os.uname().machine != "x86_64":
         raise CannotError("Wine runs Microsoft's PowerShell on Linux on x86_64 only")
@@ -98,7 +138,7 @@ def make() -> None:
     with (CACHE / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         _install_wine()
-        facts = repr([PACKAGES, SYMBOLS])
+        facts = repr([PACKAGES, SYMBOLS, FIRST_SCRIPT])
         if READY.exists() and READY.read_text() == facts:
             return
         READY.unlink(missing_ok=True)
@@ -169,7 +209,7 @@ def _wine(*words: str) -> None:
 def _try_out() -> None:
     with tempfile.TemporaryDirectory() as directory:
         script = Path(directory, "try.ps1")
-        script.write_text("'PowerShell {0}' -f $PSVersionTable.PSVersion\n")
+        script.write_text(FIRST_SCRIPT)
         done = run([*POWERSHELL_COMMAND, "-File", windows_path(script)])
     if not done.stdout.startswith(b"PowerShell 7"):
         raise CannotError(f"PowerShell does not run here: {(done.stdout + done.stderr)[-300:]!r}")
@@ -282,7 +322,9 @@ def main() -> int:
         say(str(exc))
         return 1
     if given.action == "run":
-        done = run_script(given.file.resolve(), given.arguments)
+        with (CACHE / "in-use").open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_SH)
+            done = run_script(given.file.resolve(), given.arguments)
         sys.stdout.buffer.write(done.stdout)
         sys.stderr.buffer.write(done.stderr)
         return done.returncode

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.graceful.azure.plugins.module_utils import _option_checks as check
-from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
-from ansible_collections.graceful.azure.plugins.module_utils._kind import LINUX, Done, Kind, Look, Noted, Options
-from ansible_collections.graceful.azure.plugins.module_utils._text import clean
+from .. import _option_checks as check
+from .._errors import EventsError
+from .._kind import LINUX, Done, Kind, Noted
+from .._text import clean
 
 
 class Item(Kind):
@@ -32,13 +32,7 @@ class Item(Kind):
             "description": "The user that it runs as. By default the one that the host is managed as.",
         },
     }
-
-    @classmethod
-    def mistake(cls, options: Options) -> str:
-        return check.first(check.argv("argv", options["argv"]), check.text("become_user", options["become_user"]))
-
-    def look(self) -> Look:
-        return Look(False, "the program has not run", {})
+    checks: t.ClassVar = {"argv": check.argv, "become_user": check.text}
 
     def do(self) -> Done:
         ran = self.tools.run(self.given["argv"], self.tools.patience.left, user=self.given["become_user"])

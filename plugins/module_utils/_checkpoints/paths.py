@@ -12,11 +12,11 @@ import contextlib
 import os
 import typing as t
 
-from ansible_collections.graceful.azure.plugins.module_utils import _option_checks as check
-from ansible_collections.graceful.azure.plugins.module_utils._archive import PART, restore, save
-from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
-from ansible_collections.graceful.azure.plugins.module_utils._kind import Done, Json, Kind, Look, Noted, Options
-from ansible_collections.graceful.azure.plugins.module_utils._text import clean, count, quoted_list
+from .. import _option_checks as check
+from .._archive import PART, restore, save
+from .._errors import EventsError
+from .._kind import Done, Json, Kind, Noted, Options
+from .._text import clean, count, quoted_list
 
 
 class Item(Kind):
@@ -52,9 +52,6 @@ class Item(Kind):
             return ""
         return f"paths has to be a list of absolute paths, such as {check.sample_path(platform, 'cache')}."
 
-    def look(self) -> Look:
-        return Look(False, "nothing was saved for this event", {})
-
     def do(self) -> Done:
         saved = save(self.given["paths"], self._archive, self.tools.patience)
         message = (
@@ -83,6 +80,11 @@ class Item(Kind):
         if restored.paths:
             message += f": {quoted_list(restored.paths, 3)}"
         return "; ".join(filter(None, [message, restored.remarks]))
+
+    def is_saved(self, noted: Noted) -> bool:
+        archive = str(noted.data.get("archive") or self._archive)
+        # The controller has a copy of one that it has fetched.
+        return bool(noted.data.get("fetched")) or os.path.isfile(archive)
 
     def clean_up(self, noted: Noted) -> None:
         # What cannot be removed is overwritten by the next archive of that name.

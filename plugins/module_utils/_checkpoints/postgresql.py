@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.graceful.azure.plugins.module_utils import _option_checks as check
-from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
-from ansible_collections.graceful.azure.plugins.module_utils._kind import LINUX, Done, Kind, Look, Noted, Options
-from ansible_collections.graceful.azure.plugins.module_utils._patience import Proof
-from ansible_collections.graceful.azure.plugins.module_utils._text import clean
+from .. import _option_checks as check
+from .._errors import EventsError
+from .._kind import LINUX, Done, Kind, Noted
+from .._patience import Proof
+from .._text import clean
 
 STATEMENT = ("-X", "-w", "-v", "ON_ERROR_STOP=1", "-c", "CHECKPOINT")
 # What psql ends with if nobody takes its connection.
@@ -39,14 +39,8 @@ class Item(Kind):
             "as.",
         },
     }
+    checks: t.ClassVar = {"argv": check.argv, "become_user": check.text}
     platforms = (LINUX,)
-
-    @classmethod
-    def mistake(cls, options: Options) -> str:
-        return check.first(check.argv("argv", options["argv"]), check.text("become_user", options["become_user"]))
-
-    def look(self) -> Look:
-        return Look(False, "no CHECKPOINT was made for this event", {})
 
     def do(self) -> Done:
         return Done(self.tools.patience.part(RESTARTS_WITHIN).until(self._checkpoint, pause=1.0), {})

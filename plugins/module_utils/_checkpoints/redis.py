@@ -11,11 +11,11 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ansible_collections.graceful.azure.plugins.module_utils import _option_checks as check
-from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
-from ansible_collections.graceful.azure.plugins.module_utils._kind import LINUX, Done, Kind, Look, Noted, Options, Ran
-from ansible_collections.graceful.azure.plugins.module_utils._patience import Proof
-from ansible_collections.graceful.azure.plugins.module_utils._text import clean
+from .. import _option_checks as check
+from .._errors import EventsError
+from .._kind import LINUX, Done, Kind, Noted, Ran
+from .._patience import Proof
+from .._text import clean
 
 
 class Item(Kind):
@@ -32,14 +32,8 @@ class Item(Kind):
             "description": "The user that redis-cli runs as. By default the one that the host is managed as.",
         },
     }
+    checks: t.ClassVar = {"argv": check.argv, "become_user": check.text}
     platforms = (LINUX,)
-
-    @classmethod
-    def mistake(cls, options: Options) -> str:
-        return check.first(check.argv("argv", options["argv"]), check.text("become_user", options["become_user"]))
-
-    def look(self) -> Look:
-        return Look(False, "no BGSAVE was made for this event", {})
 
     def do(self) -> Done:
         self.tools.patience.until(self._is_a_later_second, pause=1.0)

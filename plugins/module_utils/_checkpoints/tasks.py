@@ -11,8 +11,8 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ansible_collections.graceful.azure.plugins.module_utils import _option_checks as check
-from ansible_collections.graceful.azure.plugins.module_utils._kind import Kind, Options
+from .. import _option_checks as check
+from .._kind import Kind, Options
 
 TASK_FILE = re.compile(r"\S.*\.ya?ml", re.DOTALL)
 

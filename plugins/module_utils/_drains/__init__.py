@@ -9,9 +9,12 @@
 
 from __future__ import annotations
 
-from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
-from ansible_collections.graceful.azure.plugins.module_utils._kind import Kind
-from ansible_collections.graceful.azure.plugins.module_utils._text import quoted
+import importlib
+import typing as t
+
+from .._errors import EventsError
+from .._kind import Kind
+from .._text import quoted
 
 NAMES: tuple[str, ...] = (
     "command",
@@ -29,49 +32,24 @@ NAMES: tuple[str, ...] = (
 
 
 def load(name: str) -> type[Kind]:
-    """The class of a kind. A host imports only the kind that it needs; Ansible sends those that are imported here."""
-    if name == "command":
-        from ansible_collections.graceful.azure.plugins.module_utils._drains import command
+    """The class of a kind. A host imports only the kind that it needs."""
+    if name not in NAMES:
+        raise EventsError(f"There is no kind {quoted(name)} of drain steps. Kinds are: {', '.join(NAMES)}.")
+    return t.cast("type[Kind]", importlib.import_module(f"{__name__}.{name}").Step)
 
-        return command.Step
-    if name == "connections":
-        from ansible_collections.graceful.azure.plugins.module_utils._drains import connections
 
-        return connections.Step
-    if name == "failover_cluster":
-        from ansible_collections.graceful.azure.plugins.module_utils._drains import failover_cluster
-
-        return failover_cluster.Step
-    if name == "haproxy":
-        from ansible_collections.graceful.azure.plugins.module_utils._drains import haproxy
-
-        return haproxy.Step
-    if name == "health_probe":
-        from ansible_collections.graceful.azure.plugins.module_utils._drains import health_probe
-
-        return health_probe.Step
-    if name == "iis":
-        from ansible_collections.graceful.azure.plugins.module_utils._drains import iis
-
-        return iis.Step
-    if name == "pacemaker":
-        from ansible_collections.graceful.azure.plugins.module_utils._drains import pacemaker
-
-        return pacemaker.Step
-    if name == "patroni":
-        from ansible_collections.graceful.azure.plugins.module_utils._drains import patroni
-
-        return patroni.Step
-    if name == "redis_sentinel":
-        from ansible_collections.graceful.azure.plugins.module_utils._drains import redis_sentinel
-
-        return redis_sentinel.Step
-    if name == "services":
-        from ansible_collections.graceful.azure.plugins.module_utils._drains import services
-
-        return services.Step
-    if name == "tasks":
-        from ansible_collections.graceful.azure.plugins.module_utils._drains import tasks
-
-        return tasks.Step
-    raise EventsError(f"There is no kind {quoted(name)} of drain steps. Kinds are: {', '.join(NAMES)}.")
+def _sent_to_hosts() -> None:
+    """Never called: Ansible sends to a host what is imported somewhere in the text of a module."""
+    from . import (  # noqa: F401
+        command,
+        connections,
+        failover_cluster,
+        haproxy,
+        health_probe,
+        iis,
+        pacemaker,
+        patroni,
+        redis_sentinel,
+        services,
+        tasks,
+    )

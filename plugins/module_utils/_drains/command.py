@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.graceful.azure.plugins.module_utils import _option_checks as check
-from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
-from ansible_collections.graceful.azure.plugins.module_utils._kind import LINUX, Done, Kind, Look, Noted, Options, Ran
-from ansible_collections.graceful.azure.plugins.module_utils._patience import Proof
-from ansible_collections.graceful.azure.plugins.module_utils._text import clean
+from .. import _option_checks as check
+from .._errors import EventsError
+from .._kind import LINUX, Done, Kind, Look, Noted, Ran
+from .._patience import Proof
+from .._text import clean
 
 # A probe that takes longer is not one that can be asked again and again.
 LONGEST_PROBE = 30.0
@@ -55,14 +55,11 @@ class Step(Kind):
             "description": "Variables for them. They are noted in the host's record, so this is no place for secrets.",
         },
     }
-
-    @classmethod
-    def mistake(cls, options: Options) -> str:
-        return check.first(
-            *(check.argv(name, options[name]) for name in ("do", "probe", "undo")),
-            check.text("become_user", options["become_user"]),
-            check.environment("environment", options["environment"]),
-        )
+    checks: t.ClassVar = {
+        **dict.fromkeys(("do", "probe", "undo"), check.argv),
+        "become_user": check.text,
+        "environment": check.environment,
+    }
 
     def look(self) -> Look:
         proof = self._probe()

@@ -14,15 +14,14 @@ import struct
 import sys
 import typing as t
 
-from ansible_collections.graceful.azure.plugins.module_utils import _option_checks as check
-from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError, WrongOption
-from ansible_collections.graceful.azure.plugins.module_utils._kind import Done, Kind, Look, Noted, Options
-from ansible_collections.graceful.azure.plugins.module_utils._patience import Proof
-from ansible_collections.graceful.azure.plugins.module_utils._text import clean, count, listed
+from .. import _option_checks as check
+from .._errors import EventsError
+from .._kind import Done, Kind, Look, Noted
+from .._patience import Proof
+from .._text import count, listed
 
 ESTABLISHED = "01"
 Address = t.Union[ipaddress.IPv4Address, ipaddress.IPv6Address]
-Network = t.Union[ipaddress.IPv4Network, ipaddress.IPv6Network]
 
 
 class Connection(t.NamedTuple):
@@ -52,48 +51,6 @@ def _address(text: str) -> Address:
     return address.ipv4_mapped or address
 
 
-def networks(texts: t.Sequence[str]) -> list[Network]:
-    try:
-        return [ipaddress.ip_network(text, strict=False) for text in texts]
-    except ValueError as exc:
-        raise WrongOption(f"ignore_from has to be a list of addresses or networks: {clean(exc, 200)}.") from exc
-
-
-class Table:
-    def __init__(self, ports: t.Collection[int], ignored: t.Sequence[Network] = (), folder: str = "/proc/net") -> None:
-        self._ports = ports
-        self._ignored = ignored
-        self._folder = folder
-
-    def open_now(self) -> list[Connection]:
-        every = [connection for name in ("tcp", "tcp6") for connection in established(self._read(name))]
-        return [
-            each
-            for each in every
-            if each.port in self._ports and not any(each.peer in network for network in self._ignored)
-        ]
-
-    def none_open(self) -> Proof:
-        left = self.open_now()
-        ports = ", ".join(map(str, sorted(self._ports)))
-        if not left:
-            return Proof(True, f"no connections on {ports}")
-        peers = sorted({str(each.peer) for each in left})
-        return Proof(False, f"{count(len(left), 'connection')} on {ports}, from {listed(peers, 3)}")
-
-    def _read(self, name: str) -> str:
-        try:
-            with open(f"{self._folder}/{name}") as file:
-                return file.read()
-        except FileNotFoundError as exc:
-            if name == "tcp6":
-                # A kernel without IPv6.
-                return ""
-            raise EventsError(f"{self._folder}/{name} is not there: only Linux tells its connections so.") from exc
-        except OSError as exc:
-            raise EventsError(f"{self._folder}/{name} cannot be read: {exc.strerror}.") from exc
-
-
 class Step(Kind):
     summary = "Nobody is connected to the ports any more; no connection is closed. Undone: there is nothing to undo."
     options: t.ClassVar[t.Mapping[str, t.Mapping[str, t.Any]]] = {
@@ -112,24 +69,39 @@ class Step(Kind):
         },
     }
 
-    @classmethod
-    def mistake(cls, options: Options) -> str:
-        try:
-            networks(options["ignore_from"])
-        except WrongOption as exc:
-            return exc.message
-        return check.ports("ports", options["ports"])
+    checks: t.ClassVar = {"ignore_from": check.networks, "ports": check.ports}
+    # Where the kernel tells them.
+    folder = "/proc/net"
 
     def look(self) -> Look:
-        proof = self._table.none_open()
+        proof = self._none_open()
         return Look(proof.holds, proof.message, {})
 
     def do(self) -> Done:
-        return Done(self.tools.patience.until(self._table.none_open), {})
+        return Done(self.tools.patience.until(self._none_open), {})
 
     def undo(self, noted: Noted) -> str:
         return "there is nothing to undo"
 
-    @property
-    def _table(self) -> Table:
-        return Table(set(self.given["ports"]), networks(self.given["ignore_from"]))
+    def _none_open(self) -> Proof:
+        wanted = set(self.given["ports"])
+        ignored = [ipaddress.ip_network(each, strict=False) for each in self.given["ignore_from"]]
+        every = [connection for name in ("tcp", "tcp6") for connection in established(self._table(name))]
+        left = [each for each in every if each.port in wanted and not any(each.peer in network for network in ignored)]
+        ports = ", ".join(map(str, sorted(wanted)))
+        if not left:
+            return Proof(True, f"no connections on {ports}")
+        peers = sorted({str(each.peer) for each in left})
+        return Proof(False, f"{count(len(left), 'connection')} on {ports}, from {listed(peers, 3)}")
+
+    def _table(self, name: str) -> str:
+        try:
+            with open(f"{self.folder}/{name}") as file:
+                return file.read()
+        except FileNotFoundError as exc:
+            if name == "tcp6":
+                # A kernel without IPv6.
+                return ""
+            raise EventsError(f"{self.folder}/{name} is not there: only Linux tells its connections so.") from exc
+        except OSError as exc:
+            raise EventsError(f"{self.folder}/{name} cannot be read: {exc.strerror}.") from exc

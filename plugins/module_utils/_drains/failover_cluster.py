@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.graceful.azure.plugins.module_utils import _option_checks as check
-from ansible_collections.graceful.azure.plugins.module_utils._kind import WINDOWS, Kind, Options
+from .. import _option_checks as check
+from .._kind import WINDOWS, Kind, Options
 
 
 class Step(Kind):

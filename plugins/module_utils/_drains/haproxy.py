@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.graceful.azure.plugins.module_utils import _option_checks as check
-from ansible_collections.graceful.azure.plugins.module_utils._haproxy import NAME
-from ansible_collections.graceful.azure.plugins.module_utils._kind import Json, Kind, Options
+from .. import _option_checks as check
+from .._haproxy import NAME
+from .._kind import Json, Kind, Options
 
 
 class Step(Kind):
@@ -41,6 +41,7 @@ class Step(Kind):
     }
     carries_traffic = True
     by_controller = True
+    looks_first = True
 
     @classmethod
     def mistake(cls, options: Options) -> str:

@@ -12,88 +12,17 @@ import os
 import re
 import typing as t
 
-from ansible_collections.graceful.azure.plugins.module_utils import _option_checks as check
-from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
-from ansible_collections.graceful.azure.plugins.module_utils._kind import Done, Kind, Look, Noted, Options, Tools
-from ansible_collections.graceful.azure.plugins.module_utils._patience import Late, Patience, Proof
-from ansible_collections.graceful.azure.plugins.module_utils._peer import Login, NoAnswer, ask
-from ansible_collections.graceful.azure.plugins.module_utils._text import clean
+from .. import _option_checks as check
+from .._errors import EventsError
+from .._kind import Done, Kind, Look, Noted, Options, Tools
+from .._patience import Late, Proof
+from .._peer import Login, NoAnswer, ask
+from .._text import clean
 
 
 class Answer(t.NamedTuple):
     status: int | None
     message: str
-
-
-class Caller:
-    """Asks the application as a load balancer does: certificates are not checked, redirects are not followed."""
-
-    def __init__(self, headers: t.Mapping[str, t.Any] | None = None, login: Login | None = None) -> None:
-        self._headers = headers or {}
-        self._login = login
-
-    def ask(self, url: str, timeout: float, method: str = "GET") -> Answer:
-        """The status that the URL answers with, or None and why there is no answer."""
-        shown = clean(url, 200)
-        try:
-            status = ask(url, timeout, method, headers=self._headers, login=self._login, verify=False).status
-        except NoAnswer as exc:
-            return Answer(None, f"{shown} does not answer ({exc.message})")
-        return Answer(status, f"{shown} answers {status}")
-
-
-class Switch:
-    """What makes the health URL answer as it should."""
-
-    def is_out(self) -> bool | None:
-        """None if only the health URL can tell."""
-        raise NotImplementedError
-
-    def set_out(self, out: bool, patience: Patience) -> None:
-        raise NotImplementedError
-
-
-class MarkerSwitch(Switch):
-    """A file that the application, or the web server before it, looks at."""
-
-    def __init__(self, path: str, means_out: bool) -> None:
-        self._path = path
-        self._means_out = means_out
-
-    def is_out(self) -> bool | None:
-        return os.path.lexists(self._path) == self._means_out
-
-    def set_out(self, out: bool, patience: Patience) -> None:
-        shown = clean(self._path, 200)
-        try:
-            if out == self._means_out:
-                os.close(os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644))
-            else:
-                os.unlink(self._path)
-        except FileExistsError:
-            pass
-        except FileNotFoundError as exc:
-            if out == self._means_out:
-                raise EventsError(f"The marker {shown} cannot be made: its folder is not there.") from exc
-        except OSError as exc:
-            raise EventsError(f"The marker {shown} cannot be changed: {exc.strerror}.") from exc
-
-
-class UrlSwitch(Switch):
-    """URLs of the application that take it out and put it back."""
-
-    def __init__(self, caller: Caller, out_url: str, in_url: str, method: str) -> None:
-        self._caller = caller
-        self._urls = {True: out_url, False: in_url}
-        self._method = method.upper()
-
-    def is_out(self) -> bool | None:
-        return None
-
-    def set_out(self, out: bool, patience: Patience) -> None:
-        answer = self._caller.ask(self._urls[out], patience.request_timeout(30), self._method)
-        if answer.status is None or not 200 <= answer.status < 300:
-            raise EventsError(f"{self._method} {answer.message}, which is not a success.")
 
 
 class Step(Kind):
@@ -170,10 +99,8 @@ class Step(Kind):
 
     def __init__(self, options: Options, tools: Tools) -> None:
         super().__init__(options, tools)
-        self._interval: float = options["interval"]
-        self._lasting: float = self._interval * options["threshold"]
-        login = Login(options["username"], options.get("password")) if options["username"] else None
-        self._caller = Caller(options.get("headers"), login)
+        self._lasting: float = options["interval"] * options["threshold"]
+        self._pause = min(options["interval"], 1.0)
 
     @classmethod
     def mistake(cls, options: Options) -> str:
@@ -200,7 +127,7 @@ class Step(Kind):
         return f"marker has to be the absolute path of a file, such as {check.sample_path(platform, 'out')}."
 
     def look(self) -> Look:
-        answer, is_out = self._answer(), self._switch.is_out()
+        answer, is_out = self._answer(), self._is_out()
         if is_out is None and not self._is_healthy(answer):
             # One bad answer is not enough: a load balancer would not act on it either.
             answer, is_out = self._look_longer(answer)
@@ -216,15 +143,20 @@ class Step(Kind):
     def undo(self, noted: Noted) -> str:
         return self._settle(False)
 
-    @property
-    def _switch(self) -> Switch:
-        given = self.given
-        if given["marker"]:
-            return MarkerSwitch(given["marker"], given["marker_means"] == "out")
-        return UrlSwitch(self._caller, given["out_url"], given["in_url"], given["method"])
-
     def _answer(self) -> Answer:
-        return self._caller.ask(self.given["url"], self.tools.patience.request_timeout())
+        return self._ask(self.given["url"], self.tools.patience.request_timeout())
+
+    def _ask(self, url: str, timeout: float, method: str = "GET") -> Answer:
+        """The status that the URL answers with, or None and why there is no answer.
+
+        It is asked as a load balancer does: certificates are not checked, redirects are not followed."""
+        given, shown = self.given, clean(url, 200)
+        login = Login(given["username"], given.get("password"))
+        try:
+            status = ask(url, timeout, method, headers=given.get("headers"), login=login, verify=False).status
+        except NoAnswer as exc:
+            return Answer(None, f"{shown} does not answer ({exc.message})")
+        return Answer(status, f"{shown} answers {status}")
 
     def _is_healthy(self, answer: Answer) -> bool:
         return answer.status in self.given["healthy"]
@@ -255,17 +187,44 @@ class Step(Kind):
 
     def _settle(self, out: bool) -> str:
         """Switch, and verify it for as long as a load balancer needs to notice."""
-        patience = self.tools.patience
-        if self._switch.is_out() != out:
-            self._switch.set_out(out, patience)
+        if self._is_out() != out:
+            if self.given["marker"]:
+                self._set_marker(out)
+            else:
+                self._call(self.given["out_url" if out else "in_url"])
 
         def proof() -> Proof:
             answer = self._answer()
             return Proof(self._is_healthy(answer) != out, answer.message)
 
-        message = patience.until(proof, pause=self._pause, lasting=self._lasting)
+        message = self.tools.patience.until(proof, pause=self._pause, lasting=self._lasting)
         return f"{message}, for {self._lasting:g} s"
 
-    @property
-    def _pause(self) -> float:
-        return min(self._interval, 1.0)
+    def _is_out(self) -> bool | None:
+        """By the marker; None if only the health URL can tell."""
+        marker = self.given["marker"]
+        return os.path.lexists(marker) == self._marker_is_there_when(True) if marker else None
+
+    def _marker_is_there_when(self, out: bool) -> bool:
+        return bool(out == (self.given["marker_means"] == "out"))
+
+    def _set_marker(self, out: bool) -> None:
+        marker, shown, wanted = self.given["marker"], clean(self.given["marker"], 200), self._marker_is_there_when(out)
+        try:
+            if wanted:
+                os.close(os.open(marker, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644))
+            else:
+                os.unlink(marker)
+        except FileExistsError:
+            pass
+        except FileNotFoundError as exc:
+            if wanted:
+                raise EventsError(f"The marker {shown} cannot be made: its folder is not there.") from exc
+        except OSError as exc:
+            raise EventsError(f"The marker {shown} cannot be changed: {exc.strerror}.") from exc
+
+    def _call(self, url: str) -> None:
+        method = self.given["method"].upper()
+        answer = self._ask(url, self.tools.patience.request_timeout(30), method)
+        if answer.status is None or not 200 <= answer.status < 300:
+            raise EventsError(f"{method} {answer.message}, which is not a success.")

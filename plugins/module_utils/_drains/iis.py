@@ -11,11 +11,9 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ansible_collections.graceful.azure.plugins.module_utils import _option_checks as check
-from ansible_collections.graceful.azure.plugins.module_utils._drains.connections import networks
-from ansible_collections.graceful.azure.plugins.module_utils._errors import WrongOption
-from ansible_collections.graceful.azure.plugins.module_utils._kind import WINDOWS, Json, Kind, Options
-from ansible_collections.graceful.azure.plugins.module_utils._text import quoted
+from .. import _option_checks as check
+from .._kind import WINDOWS, Json, Kind, Options
+from .._text import quoted
 
 # What would be a pattern or another place for the cmdlets.
 _NAME = re.compile(r"(?=\S)[^*?\[\]/\\`\x00-\x1f]{1,260}(?<=\S)")
@@ -60,11 +58,8 @@ class Step(Kind):
     def mistake(cls, options: Options) -> str:
         if not options["sites"] and not options["app_pools"]:
             return "sites or app_pools has to name something that shall be stopped."
-        try:
-            networks(options["ignore_from"])
-        except WrongOption as exc:
-            return exc.message
         return check.first(
+            check.networks("ignore_from", options["ignore_from"]),
             *(_name_mistake(key, name) for key in ("sites", "app_pools") for name in options[key]),
             check.ports("ports", options["ports"]) if options["ports"] else "",
         )

@@ -11,19 +11,11 @@ from __future__ import annotations
 import typing as t
 from xml.etree import ElementTree
 
-from ansible_collections.graceful.azure.plugins.module_utils import _option_checks as check
-from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
-from ansible_collections.graceful.azure.plugins.module_utils._kind import (
-    LINUX,
-    Done,
-    Kind,
-    Look,
-    Noted,
-    Options,
-    Runner,
-)
-from ansible_collections.graceful.azure.plugins.module_utils._patience import Patience, Proof
-from ansible_collections.graceful.azure.plugins.module_utils._text import clean, count, listed
+from .. import _option_checks as check
+from .._errors import EventsError
+from .._kind import LINUX, Done, Kind, Look, Noted
+from .._patience import Proof, forgiving
+from .._text import clean, count, listed
 
 
 class Seen(t.NamedTuple):
@@ -54,26 +46,41 @@ def node_in(document: str, name: str) -> Seen:
     return Seen(node.get("online") == "true", node.get("standby") == "true", int(resources))
 
 
-class Node:
-    def __init__(self, run: Runner, patience: Patience, name: str | None = None) -> None:
-        self._run = run
-        self._patience = patience
-        self.name = name or self._tool("crm_node", "--name").strip()
+class Step(Kind):
+    summary = "The node is in standby and no resource runs on it; this outlives a reboot. Undone: it is active."
+    options: t.ClassVar[t.Mapping[str, t.Mapping[str, t.Any]]] = {
+        "node": {
+            "type": "str",
+            "description": "The node as the cluster calls it. By default the one that this host is.",
+        },
+    }
+    checks: t.ClassVar = {"node": check.text}
+    platforms = (LINUX,)
+    _node: str | None = None
+
+    def look(self) -> Look:
+        wanted, seen = self.wants_standby(), self.seen()
+        done = wanted and seen.standby and seen.resources == 0
+        return Look(done, f"{clean(self._name, 80)} is {seen.message}", {"in_service": not wanted})
+
+    def do(self) -> Done:
+        return Done(self._bring(True), {})
+
+    def undo(self, noted: Noted) -> str:
+        return self._bring(False)
 
     @property
-    def shown(self) -> str:
-        return clean(self.name, 80)
+    def _name(self) -> str:
+        if self._node is None:
+            self._node = self.given["node"] or self._tool("crm_node", "--name").strip()
+        return self._node
 
     def wants_standby(self) -> bool:
         """What is configured for good; the cluster may not have acted on it yet."""
         value = self._attribute("--query", "--quiet", "--default", "off")
         return value.strip().lower() in ("on", "true", "yes", "1")
 
-    def set_standby(self, standby: bool) -> None:
-        # For good, so that it outlives the reboot that the maintenance may bring.
-        self._attribute("--update", "on" if standby else "off", "--lifetime", "forever")
-
-    def look(self) -> Seen:
+    def seen(self) -> Seen:
         command = ("crm_mon", "--one-shot", "--inactive")
         try:
             document = self._tool(*command, "--output-as=xml")
@@ -83,57 +90,25 @@ class Node:
                 document = self._tool(*command, "--as-xml")
             except EventsError:
                 raise exc from None
-        return node_in(document, self.name)
+        return node_in(document, self._name)
 
-    def bring(self, standby: bool) -> str:
+    def _bring(self, standby: bool) -> str:
         if self.wants_standby() != standby:
-            self.set_standby(standby)
-        return self._patience.until(lambda: self._is_settled(standby), pause=1.0)
+            # For good, so that it outlives the reboot that the maintenance may bring.
+            self._attribute("--update", "on" if standby else "off", "--lifetime", "forever")
 
-    def _is_settled(self, standby: bool) -> Proof:
-        try:
-            seen = self.look()
-        except EventsError as exc:
-            return Proof(False, exc.message.rstrip("."))
-        settled = seen.standby and seen.resources == 0 if standby else seen.online and not seen.standby
-        return Proof(settled, f"{self.shown} is {seen.message}")
+        def is_settled() -> Proof:
+            seen = self.seen()
+            settled = seen.standby and seen.resources == 0 if standby else seen.online and not seen.standby
+            return Proof(settled, f"{clean(self._name, 80)} is {seen.message}")
+
+        return self.tools.patience.until(forgiving(is_settled), pause=1.0)
 
     def _attribute(self, *arguments: str) -> str:
-        return self._tool("crm_attribute", f"--node={self.name}", "--name", "standby", *arguments)
+        return self._tool("crm_attribute", f"--node={self._name}", "--name", "standby", *arguments)
 
     def _tool(self, *command: str) -> str:
-        ran = self._run(command, self._patience.request_timeout(30))
+        ran = self.tools.run(command, self.tools.patience.request_timeout(30))
         if ran.code != 0:
             raise EventsError(f"{command[0]} failed with {ran.code}: {clean(ran.message, 300)}")
         return ran.out
-
-
-class Step(Kind):
-    summary = "The node is in standby and no resource runs on it; this outlives a reboot. Undone: it is active."
-    options: t.ClassVar[t.Mapping[str, t.Mapping[str, t.Any]]] = {
-        "node": {
-            "type": "str",
-            "description": "The node as the cluster calls it. By default the one that this host is.",
-        },
-    }
-    platforms = (LINUX,)
-
-    @classmethod
-    def mistake(cls, options: Options) -> str:
-        return check.text("node", options["node"])
-
-    def look(self) -> Look:
-        node = self._node
-        wanted, seen = node.wants_standby(), node.look()
-        done = wanted and seen.standby and seen.resources == 0
-        return Look(done, f"{node.shown} is {seen.message}", {"in_service": not wanted})
-
-    def do(self) -> Done:
-        return Done(self._node.bring(True), {})
-
-    def undo(self, noted: Noted) -> str:
-        return self._node.bring(False)
-
-    @property
-    def _node(self) -> Node:
-        return Node(self.tools.run, self.tools.patience, self.given["node"])

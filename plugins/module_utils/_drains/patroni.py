@@ -11,67 +11,16 @@ from __future__ import annotations
 import json
 import typing as t
 
-from ansible_collections.graceful.azure.plugins.module_utils import _option_checks as check
-from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
-from ansible_collections.graceful.azure.plugins.module_utils._kind import LINUX, Done, Kind, Look, Noted, Options
-from ansible_collections.graceful.azure.plugins.module_utils._patience import Patience, Proof
-from ansible_collections.graceful.azure.plugins.module_utils._peer import Answer, Login, NoAnswer, ask
-from ansible_collections.graceful.azure.plugins.module_utils._text import clean
+from .. import _option_checks as check
+from .._errors import EventsError
+from .._kind import LINUX, Done, Json, Kind, Look, Noted, Options, Tools
+from .._patience import Proof, forgiving
+from .._peer import Answer, Login, NoAnswer, ask
+from .._text import clean
 
 LEADERS = ("leader", "standby_leader", "master", "primary")
 HEALTHY = ("running", "streaming", "in archive recovery")
 LARGEST_ANSWER = 4 * 1024 * 1024
-
-
-class Api:
-    """The REST API of one member."""
-
-    def __init__(
-        self, url: str, login: Login | None = None, ca_file: str | None = None, validate_certs: bool = True
-    ) -> None:
-        self._url = url.rstrip("/")
-        self._shown = clean(self._url, 200)
-        self._login = login
-        self._ca_file = ca_file
-        self._verify = validate_certs
-
-    def ask(self, path: str, timeout: float, body: t.Mapping[str, t.Any] | None = None) -> Answer:
-        headers = {"Accept": "application/json"}
-        if body is not None:
-            headers["Content-Type"] = "application/json"
-        try:
-            return ask(
-                self._url + path,
-                timeout,
-                "GET" if body is None else "POST",
-                headers=headers,
-                # Only changes need it.
-                login=None if body is None else self._login,
-                body=None if body is None else json.dumps(body).encode(),
-                verify=self._verify,
-                ca_file=self._ca_file,
-                largest=LARGEST_ANSWER,
-            )
-        except NoAnswer as exc:
-            raise EventsError(f"Patroni at {self._shown} does not answer: {exc.message}.") from exc
-
-    def read(self, path: str, timeout: float) -> tuple[int, dict[str, t.Any]]:
-        """A document, with its status: Patroni answers what it is asked (`/leader`: am I?) by the status."""
-        answer = self.ask(path, timeout)
-        try:
-            document = json.loads(answer.text)
-        except (ValueError, RecursionError):
-            document = None
-        if not isinstance(document, dict):
-            raise EventsError(f"Patroni at {self._shown}{path} answers {answer.status} and no document.")
-        return answer.status, document
-
-    def members(self, timeout: float) -> list[Member]:
-        _status, document = self.read("/cluster", timeout)
-        members = document.get("members", [])
-        if not isinstance(members, list) or not all(isinstance(each, dict) for each in members):
-            raise EventsError(f"Patroni at {self._shown}/cluster answers with something else than a list of members.")
-        return [Member(str(each.get("name")), str(each.get("role")), str(each.get("state"))) for each in members]
 
 
 class Member(t.NamedTuple):
@@ -94,74 +43,6 @@ class Member(t.NamedTuple):
     @property
     def message(self) -> str:
         return f"{self.shown} is {clean(self.role, 40)} ({clean(self.state, 40)})"
-
-
-class Cluster:
-    """The cluster as this host's member sees it."""
-
-    def __init__(self, api: Api, patience: Patience) -> None:
-        self._api = api
-        self._patience = patience
-        self._name: str | None = None
-
-    def look(self) -> tuple[Member, list[Member]]:
-        """This host's member, and the others."""
-        # 200 is the lock of the leader: who has it leads, even while PostgreSQL is not promoted yet.
-        locked, own = self._api.read("/leader", self._patience.request_timeout())
-        members = self._api.members(self._patience.request_timeout())
-        role, state = "leader" if locked == 200 else str(own.get("role")), str(own.get("state"))
-        patroni = own.get("patroni")
-        name = patroni.get("name") if isinstance(patroni, dict) else None
-        self._name = str(name) if name else self._name
-        if self._name is None and role in LEADERS:
-            # Patroni before 3.1 does not tell its own name, but there is only one leader.
-            self._name = next((member.name for member in members if member.leads), None)
-        others = [member for member in members if member.name != self._name]
-        return Member(self._name or "this member", role, state), others
-
-    def give_up_leadership(self, candidate: str | None) -> str:
-        """Switch over if this member leads, then see another one lead and this one follow."""
-        mine, others = self.look()
-        if mine.leads and not others:
-            raise EventsError(f"{mine.shown} leads and there is no other member to take over.")
-        # Members tell of themselves every few seconds: one that has just come back may still be said to be stopped.
-        self._patience.until(self._can_leave, pause=1.0)
-        mine, _others = self.look()
-        if mine.leads:
-            request = {"leader": mine.name, **({"candidate": candidate} if candidate else {})}
-            # Patroni answers when the switchover has happened, so it gets all of the time.
-            answer = self._api.ask("/switchover", self._patience.request_timeout(3600), request)
-            if answer.status not in (200, 202):
-                raise EventsError(f"Patroni refuses the switchover ({answer.status}): {clean(answer.text, 300)}")
-        return self._patience.until(self._follows, pause=1.0)
-
-    def is_back(self) -> str:
-        """See this member healthy, in whatever role."""
-        return self._patience.until(self._is_member, pause=1.0)
-
-    def _can_leave(self) -> Proof:
-        mine, others = self.look()
-        told = clean(", ".join(f"{member.shown} is {clean(member.state, 40)}" for member in others), 300)
-        fit = self._name is not None and any(member.is_healthy for member in others)
-        return Proof(not mine.leads or fit, f"{mine.shown} leads and no other member is fit to take over: {told}")
-
-    def _follows(self) -> Proof:
-        try:
-            mine, others = self.look()
-        except EventsError as exc:
-            # While PostgreSQL restarts in its new role, Patroni may not answer.
-            return Proof(False, exc.message.rstrip("."))
-        leader = next((member for member in others if member.leads and member.is_healthy), None)
-        message = f"{mine.message}, {leader.shown if leader else 'nobody else'} leads"
-        return Proof(leader is not None and not mine.leads and mine.is_healthy, message)
-
-    def _is_member(self) -> Proof:
-        try:
-            mine, others = self.look()
-        except EventsError as exc:
-            return Proof(False, exc.message.rstrip("."))
-        led = any(member.leads for member in [mine, *others])
-        return Proof(mine.is_healthy and led, mine.message)
 
 
 class Step(Kind):
@@ -189,30 +70,103 @@ class Step(Kind):
             "description": "Whether to check the certificate of an `https` URL.",
         },
     }
+    checks: t.ClassVar = {
+        "url": check.http_url,
+        **dict.fromkeys(("candidate", "username", "password", "ca_file"), check.text),
+    }
     platforms = (LINUX,)
     rules: t.ClassVar[t.Mapping[str, t.Any]] = {"required_together": [("username", "password")]}
 
-    @classmethod
-    def mistake(cls, options: Options) -> str:
-        return check.first(
-            check.http_url("url", options["url"]),
-            *(check.text(name, options[name]) for name in ("candidate", "username", "password", "ca_file")),
-        )
+    def __init__(self, options: Options, tools: Tools) -> None:
+        super().__init__(options, tools)
+        self._url: str = options["url"].rstrip("/")
+        self._shown = clean(self._url, 200)
+        self._name: str | None = None
 
     def look(self) -> Look:
-        mine, others = self._cluster.look()
+        mine, others = self.members()
         led_by_other = any(member.leads and member.is_healthy for member in others)
         done = mine.is_healthy and led_by_other and not mine.leads
         return Look(done, mine.message, {"role": clean(mine.role, 40), "state": clean(mine.state, 40)})
 
     def do(self) -> Done:
-        return Done(self._cluster.give_up_leadership(self.given["candidate"]), {})
+        """Switch over if this member leads, then see another one lead and this one follow."""
+        patience, candidate = self.tools.patience, self.given["candidate"]
+        mine, others = self.members()
+        if mine.leads and not others:
+            raise EventsError(f"{mine.shown} leads and there is no other member to take over.")
+        # Members tell of themselves every few seconds: one that has just come back may still be said to be stopped.
+        patience.until(self._can_leave, pause=1.0)
+        mine, _others = self.members()
+        if mine.leads:
+            request = {"leader": mine.name, **({"candidate": candidate} if candidate else {})}
+            # Patroni answers when the switchover has happened, so it gets all of the time.
+            answer = self._ask("/switchover", patience.request_timeout(3600), request)
+            if answer.status not in (200, 202):
+                raise EventsError(f"Patroni refuses the switchover ({answer.status}): {clean(answer.text, 300)}")
+        # While PostgreSQL restarts in its new role, Patroni may not answer.
+        return Done(patience.until(forgiving(self._follows), pause=1.0), {})
 
     def undo(self, noted: Noted) -> str:
-        return self._cluster.is_back()
+        """See this member healthy, in whatever role."""
+        return self.tools.patience.until(forgiving(self._is_member), pause=1.0)
 
-    @property
-    def _cluster(self) -> Cluster:
-        given = self.given
-        login = Login(given["username"], given.get("password")) if given["username"] else None
-        return Cluster(Api(given["url"], login, given["ca_file"], given["validate_certs"]), self.tools.patience)
+    def _can_leave(self) -> Proof:
+        mine, others = self.members()
+        told = clean(", ".join(f"{member.shown} is {clean(member.state, 40)}" for member in others), 300)
+        fit = self._name is not None and any(member.is_healthy for member in others)
+        return Proof(not mine.leads or fit, f"{mine.shown} leads and no other member is fit to take over: {told}")
+
+    def _follows(self) -> Proof:
+        mine, others = self.members()
+        leader = next((member for member in others if member.leads and member.is_healthy), None)
+        message = f"{mine.message}, {leader.shown if leader else 'nobody else'} leads"
+        return Proof(leader is not None and not mine.leads and mine.is_healthy, message)
+
+    def _is_member(self) -> Proof:
+        mine, others = self.members()
+        led = any(member.leads for member in [mine, *others])
+        return Proof(mine.is_healthy and led, mine.message)
+
+    def members(self) -> tuple[Member, list[Member]]:
+        """This host's member, and the others, as this one sees them."""
+        # 200 is the lock of the leader: who has it leads, even while PostgreSQL is not promoted yet.
+        locked, own = self._read("/leader")
+        _status, document = self._read("/cluster")
+        told = document.get("members", [])
+        if not isinstance(told, list) or not all(isinstance(each, dict) for each in told):
+            raise EventsError(f"Patroni at {self._shown}/cluster answers with something else than a list of members.")
+        members = [Member(str(each.get("name")), str(each.get("role")), str(each.get("state"))) for each in told]
+        role, state = "leader" if locked == 200 else str(own.get("role")), str(own.get("state"))
+        patroni = own.get("patroni")
+        name = patroni.get("name") if isinstance(patroni, dict) else None
+        self._name = str(name) if name else self._name
+        if self._name is None and role in LEADERS:
+            # Patroni before 3.1 does not tell its own name, but there is only one leader.
+            self._name = next((member.name for member in members if member.leads), None)
+        others = [member for member in members if member.name != self._name]
+        return Member(self._name or "this member", role, state), others
+
+    def _read(self, path: str) -> tuple[int, Json]:
+        """A document, with its status: Patroni answers what it is asked (`/leader`: am I?) by the status."""
+        answer = self._ask(path, self.tools.patience.request_timeout())
+        try:
+            document = json.loads(answer.text)
+        except (ValueError, RecursionError):
+            document = None
+        if not isinstance(document, dict):
+            raise EventsError(f"Patroni at {self._shown}{path} answers {answer.status} and no document.")
+        return answer.status, document
+
+    def _ask(self, path: str, timeout: float, request: Json | None = None) -> Answer:
+        """Read, or with a request change something: only that needs the password."""
+        given, headers = self.given, {"Accept": "application/json"}
+        how: Json = {"verify": given["validate_certs"], "ca_file": given["ca_file"], "largest": LARGEST_ANSWER}
+        if request is not None:
+            headers["Content-Type"] = "application/json"
+            login = Login(given["username"], given.get("password"))
+            how.update(method="POST", body=json.dumps(request).encode(), login=login)
+        try:
+            return ask(self._url + path, timeout, headers=headers, **how)
+        except NoAnswer as exc:
+            raise EventsError(f"Patroni at {self._shown} does not answer: {exc.message}.") from exc

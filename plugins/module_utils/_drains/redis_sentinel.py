@@ -16,12 +16,12 @@ from __future__ import annotations
 import contextlib
 import typing as t
 
-from ansible_collections.graceful.azure.plugins.module_utils import _option_checks as check
-from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
-from ansible_collections.graceful.azure.plugins.module_utils._kind import LINUX, Done, Kind, Look, Noted, Options
-from ansible_collections.graceful.azure.plugins.module_utils._patience import Late, Patience, Proof
-from ansible_collections.graceful.azure.plugins.module_utils._peer import Login, NoAnswer, connect
-from ansible_collections.graceful.azure.plugins.module_utils._text import clean
+from .. import _option_checks as check
+from .._errors import EventsError
+from .._kind import LINUX, Done, Kind, Look, Noted, Options, Tools
+from .._patience import Late, Proof, forgiving
+from .._peer import Login, NoAnswer, connect
+from .._text import clean
 
 Reply = t.Union[str, int, None, t.List[t.Any]]
 LARGEST_REPLY = 1024 * 1024
@@ -134,136 +134,6 @@ def _number(value: t.Any) -> int:
     raise ValueError("tells something else where a number should be")
 
 
-class Server:
-    """This host's Redis, and the Sentinels that can move the master elsewhere."""
-
-    def __init__(
-        self,
-        place: Place,
-        login: Login,
-        sentinels: t.Sequence[Place],
-        sentinel_login: Login,
-        master_name: str,
-        patience: Patience,
-    ) -> None:
-        self._place = place
-        self._login = login
-        self._sentinels = sentinels
-        self._sentinel_login = sentinel_login
-        self._master_name = master_name
-        self._patience = patience
-
-    def role(self) -> Role:
-        reply = ask(self._place, self._login, self._patience.request_timeout(), "ROLE")
-        try:
-            return role_in(reply)
-        except ValueError as exc:
-            raise EventsError(f"{self._place} answers ROLE, but {clean(exc, 200)}.") from exc
-
-    def give_up_mastership(self) -> str:
-        """Have the Sentinels fail over if this server is the master, then see it follow another."""
-        if self.role().name == "master":
-            self._hand_over()
-        return self._patience.until(self._follows)
-
-    def is_back(self) -> str:
-        """See this server take part: the master, or a replica that is connected to it."""
-        return self._patience.until(self._takes_part)
-
-    def _hand_over(self) -> None:
-        """A Sentinel tells the old master some ten seconds late, and what it acknowledges until then would be lost."""
-        self._tell(["CLIENT", "PAUSE", str(int(min(LONGEST_PAUSE, self._patience.left) * 1000)), "WRITE"])
-        try:
-            self._let_replicas_catch_up()
-            failing_over = self._fail_over()
-            if failing_over:
-                successor = self._successor(*failing_over)
-                follow = ["REPLICAOF", successor.host, str(successor.port)]
-                self._tell(follow, ["CLIENT", "KILL", "TYPE", "normal"], ["CONFIG", "REWRITE"])
-        finally:
-            self._tell(["CLIENT", "UNPAUSE"])
-
-    def _let_replicas_catch_up(self) -> None:
-        """All of them if they can, since the Sentinel chooses; one at least."""
-        begin = self.role()
-        behind: list[bool] = []
-
-        def have_caught_up() -> Proof:
-            now = self.role()
-            if begin.name != "master" or now.name != "master":
-                return Proof(True, "another server is the master already")
-            behind[:] = [offset < begin.written for offset in now.replicas]
-            return Proof(not any(behind), f"{sum(behind)} of {len(behind)} replicas lag behind")
-
-        try:
-            self._patience.part(LONGEST_LAG).until(have_caught_up, pause=0.1)
-        except Late:
-            if all(behind):
-                raise EventsError(f"{self._place} is the master, and all of its replicas lag behind.") from None
-
-    def _tell(self, *commands: t.Sequence[str]) -> None:
-        """Where this server is too old for it or the user may not, the Sentinels do it in their time."""
-        with contextlib.suppress(EventsError):
-            for words in commands:
-                ask(self._place, self._login, self._patience.request_timeout(), *words)
-
-    def _fail_over(self) -> tuple[Place, Place] | None:
-        """The Sentinel that does it, and what it called the master; any can, and one that already does is as good."""
-        complaints = []
-        for sentinel in self._sentinels:
-            try:
-                before = self._named_master(sentinel)
-                self._ask_sentinel(sentinel, "SENTINEL", "FAILOVER", self._master_name)
-            except Refusal as exc:
-                if "INPROG" in exc.message:
-                    return None
-                complaints.append(exc.message)
-            except EventsError as exc:
-                complaints.append(exc.message)
-            else:
-                return sentinel, before
-        raise EventsError(f"No Sentinel fails over {clean(self._master_name, 80)}: {'; '.join(complaints)}")
-
-    def _named_master(self, sentinel: Place) -> Place:
-        reply = self._ask_sentinel(sentinel, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._master_name)
-        if not isinstance(reply, list) or len(reply) != 2:
-            raise EventsError(f"{sentinel} knows no master {clean(self._master_name, 80)}.")
-        try:
-            return Place(str(reply[0]), _number(reply[1]))
-        except ValueError as exc:
-            raise EventsError(f"{sentinel} does not tell the port of the master.") from exc
-
-    def _successor(self, sentinel: Place, before: Place) -> Place:
-        """The new master, as soon as the Sentinel names it: it has been promoted by then."""
-        named = before
-
-        def is_another() -> Proof:
-            nonlocal named
-            with contextlib.suppress(EventsError):
-                named = self._named_master(sentinel)
-            return Proof(named != before, f"the Sentinel {sentinel} calls {named} the master")
-
-        self._patience.until(is_another, pause=0.1)
-        return named
-
-    def _ask_sentinel(self, sentinel: Place, *words: str) -> Reply:
-        return ask(sentinel, self._sentinel_login, self._patience.request_timeout(), *words)
-
-    def _follows(self) -> Proof:
-        return self._in_role(lambda role: role.name == "replica" and role.link == "connected")
-
-    def _takes_part(self) -> Proof:
-        return self._in_role(lambda role: role.name == "master" or role.link == "connected")
-
-    def _in_role(self, fits: t.Callable[[Role], bool]) -> Proof:
-        try:
-            role = self.role()
-        except EventsError as exc:
-            # Also while it still loads its data.
-            return Proof(False, exc.message.rstrip("."))
-        return Proof(fits(role), f"{self._place} is {role.message}")
-
-
 class Step(Kind):
     summary = (
         "This server is a replica that is connected to its master. Undone: it is the master or such a replica. Until "
@@ -303,24 +173,117 @@ class Step(Kind):
             *(check.port("port of sentinels", each["port"]) for each in sentinels),
         )
 
+    def __init__(self, options: Options, tools: Tools) -> None:
+        super().__init__(options, tools)
+        self._place = Place(options["host"], options["port"])
+        self._login = Login(options["username"], options.get("password"))
+        self._sentinel_login = Login(options["sentinel_username"], options.get("sentinel_password"))
+        self._master: str = options["master_name"]
+
     def look(self) -> Look:
-        role = self._server.role()
+        role = self.role()
         return Look(role.link == "connected", role.message, {"role": role.name})
 
     def do(self) -> Done:
-        return Done(self._server.give_up_mastership(), {})
+        """Have the Sentinels fail over if this server is the master, then see it follow another."""
+        if self.role().name == "master":
+            self._hand_over()
+        return Done(self._in_role(lambda role: role.name == "replica" and role.link == "connected"), {})
 
     def undo(self, noted: Noted) -> str:
-        return self._server.is_back()
+        """See this server take part: the master, or a replica that is connected to it."""
+        return self._in_role(lambda role: role.name == "master" or role.link == "connected")
 
-    @property
-    def _server(self) -> Server:
-        given = self.given
-        return Server(
-            Place(given["host"], given["port"]),
-            Login(given["username"], given.get("password")),
-            [Place(each["host"], each["port"]) for each in given["sentinels"]],
-            Login(given["sentinel_username"], given.get("sentinel_password")),
-            given["master_name"],
-            self.tools.patience,
-        )
+    def role(self) -> Role:
+        reply = ask(self._place, self._login, self.tools.patience.request_timeout(), "ROLE")
+        try:
+            return role_in(reply)
+        except ValueError as exc:
+            raise EventsError(f"{self._place} answers ROLE, but {clean(exc, 200)}.") from exc
+
+    def _hand_over(self) -> None:
+        """A Sentinel tells the old master some ten seconds late, and what it acknowledges until then would be lost."""
+        self._tell(["CLIENT", "PAUSE", str(int(min(LONGEST_PAUSE, self.tools.patience.left) * 1000)), "WRITE"])
+        try:
+            self._let_replicas_catch_up()
+            failing_over = self._fail_over()
+            if failing_over:
+                successor = self._successor(*failing_over)
+                follow = ["REPLICAOF", successor.host, str(successor.port)]
+                self._tell(follow, ["CLIENT", "KILL", "TYPE", "normal"], ["CONFIG", "REWRITE"])
+        finally:
+            self._tell(["CLIENT", "UNPAUSE"])
+
+    def _let_replicas_catch_up(self) -> None:
+        """All of them if they can, since the Sentinel chooses; one at least."""
+        begin = self.role()
+        behind: list[bool] = []
+
+        def have_caught_up() -> Proof:
+            now = self.role()
+            if begin.name != "master" or now.name != "master":
+                return Proof(True, "another server is the master already")
+            behind[:] = [offset < begin.written for offset in now.replicas]
+            return Proof(not any(behind), f"{sum(behind)} of {len(behind)} replicas lag behind")
+
+        try:
+            self.tools.patience.part(LONGEST_LAG).until(have_caught_up, pause=0.1)
+        except Late:
+            if all(behind):
+                raise EventsError(f"{self._place} is the master, and all of its replicas lag behind.") from None
+
+    def _tell(self, *commands: t.Sequence[str]) -> None:
+        """Where this server is too old for it or the user may not, the Sentinels do it in their time."""
+        with contextlib.suppress(EventsError):
+            for words in commands:
+                ask(self._place, self._login, self.tools.patience.request_timeout(), *words)
+
+    def _fail_over(self) -> tuple[Place, Place] | None:
+        """The Sentinel that does it, and what it called the master; any can, and one that already does is as good."""
+        complaints = []
+        for sentinel in (Place(each["host"], each["port"]) for each in self.given["sentinels"]):
+            try:
+                before = self._named_master(sentinel)
+                self._ask_sentinel(sentinel, "SENTINEL", "FAILOVER", self._master)
+            except Refusal as exc:
+                if "INPROG" in exc.message:
+                    return None
+                complaints.append(exc.message)
+            except EventsError as exc:
+                complaints.append(exc.message)
+            else:
+                return sentinel, before
+        raise EventsError(f"No Sentinel fails over {clean(self._master, 80)}: {'; '.join(complaints)}")
+
+    def _named_master(self, sentinel: Place) -> Place:
+        reply = self._ask_sentinel(sentinel, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._master)
+        if not isinstance(reply, list) or len(reply) != 2:
+            raise EventsError(f"{sentinel} knows no master {clean(self._master, 80)}.")
+        try:
+            return Place(str(reply[0]), _number(reply[1]))
+        except ValueError as exc:
+            raise EventsError(f"{sentinel} does not tell the port of the master.") from exc
+
+    def _successor(self, sentinel: Place, before: Place) -> Place:
+        """The new master, as soon as the Sentinel names it: it has been promoted by then."""
+        named = before
+
+        def is_another() -> Proof:
+            nonlocal named
+            with contextlib.suppress(EventsError):
+                named = self._named_master(sentinel)
+            return Proof(named != before, f"the Sentinel {sentinel} calls {named} the master")
+
+        self.tools.patience.until(is_another, pause=0.1)
+        return named
+
+    def _ask_sentinel(self, sentinel: Place, *words: str) -> Reply:
+        return ask(sentinel, self._sentinel_login, self.tools.patience.request_timeout(), *words)
+
+    def _in_role(self, fits: t.Callable[[Role], bool]) -> str:
+        def proof() -> Proof:
+            role = self.role()
+            return Proof(fits(role), f"{self._place} is {role.message}")
+
+        # Also while it still loads its data.
+        return self.tools.patience.until(forgiving(proof))

@@ -13,99 +13,29 @@ import os
 import re
 import typing as t
 
-from ansible_collections.graceful.azure.plugins.module_utils import _option_checks as check
-from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
-from ansible_collections.graceful.azure.plugins.module_utils._kind import (
-    LINUX,
-    WINDOWS,
-    Done,
-    Json,
-    Kind,
-    Look,
-    Noted,
-    Options,
-    Tools,
-)
-from ansible_collections.graceful.azure.plugins.module_utils._patience import Proof
-from ansible_collections.graceful.azure.plugins.module_utils._text import clean, quoted
+from .. import _option_checks as check
+from .._errors import EventsError
+from .._kind import LINUX, WINDOWS, Done, Json, Kind, Look, Noted, Options, Ran
+from .._patience import Proof
+from .._text import clean, quoted
 
 RUNNING, STARTING, STOPPING, STOPPED = "running", "starting", "stopping", "stopped"
 MANAGERS = ("auto", "systemd", "service")
 # What a service may take to show its new state after its manager has said that it is done.
 SETTLES_WITHIN = 10.0
-
-
-class Manager:
-    """Whoever starts and stops services on this host."""
-
-    def __init__(self, tools: Tools) -> None:
-        self._tools = tools
-
-    def state(self, name: str) -> str:
-        raise NotImplementedError
-
-    def command(self, name: str, verb: str) -> t.Sequence[str]:
-        raise NotImplementedError
-
-    def change(self, name: str, verb: str) -> None:
-        ran = self._tools.run(self.command(name, verb), self._tools.patience.left)
-        if ran.code != 0:
-            done = "stopped" if verb == "stop" else "started"
-            raise EventsError(f"The service {clean(name, 80)} could not be {done}: {clean(ran.message, 300)}")
-
-
-class Systemd(Manager):
-    STATES: t.ClassVar[t.Mapping[str, str]] = {
-        "active": RUNNING,
-        "reloading": RUNNING,
-        "refreshing": RUNNING,
-        "activating": STARTING,
-        "deactivating": STOPPING,
-        "maintenance": STOPPING,
-        "inactive": STOPPED,
-        "failed": STOPPED,
-        "unknown": STOPPED,
-    }
-
-    def command(self, name: str, verb: str) -> t.Sequence[str]:
-        return ["systemctl", verb, "--", name]
-
-    def state(self, name: str) -> str:
-        seconds = self._tools.patience.request_timeout(30)
-        ran = self._tools.run(self.command(name, "is-active"), seconds)
-        state = self.STATES.get(ran.out.strip())
-        if state is None:
-            raise EventsError(
-                f"systemctl does not tell the state of the service {clean(name, 80)}: {clean(ran.message, 300)}"
-            )
-        if state == STOPPED:
-            known = self._tools.run(["systemctl", "show", "--property=LoadState", "--", name], seconds)
-            if "LoadState=not-found" in known.out:
-                raise EventsError(f"There is no service {clean(name, 80)} on this host. Correct the step's services.")
-        return state
-
-
-class InitScripts(Manager):
-    UNKNOWN = re.compile(
-        r"unrecogni[sz]ed service|service .*does not exist|could not be found|init\.d/.*: No such file"
-    )
-
-    def command(self, name: str, verb: str) -> t.Sequence[str]:
-        return ["service", name, verb]
-
-    def state(self, name: str) -> str:
-        ran = self._tools.run(self.command(name, "status"), self._tools.patience.request_timeout(30))
-        if ran.code == 0:
-            return RUNNING
-        said = f"{ran.out}\n{ran.err}"
-        if self.UNKNOWN.search(said):
-            raise EventsError(f"There is no service {clean(name, 80)} on this host. Correct the step's services.")
-        # 1 to 3 are the ways of not running; 4 is "unknown". A script that knows no status prints its usage.
-        if not 1 <= ran.code <= 3 or "usage:" in said.lower():
-            raise EventsError(
-                f"service does not tell the state of the service {clean(name, 80)}: {clean(ran.message, 300)}"
-            )
-        return STOPPED
+# How init scripts say that there is no such service.
+UNKNOWN = re.compile(r"unrecogni[sz]ed service|service .*does not exist|could not be found|init\.d/.*: No such file")
+SYSTEMD_STATES: t.Mapping[str, str] = {
+    "active": RUNNING,
+    "reloading": RUNNING,
+    "refreshing": RUNNING,
+    "activating": STARTING,
+    "deactivating": STOPPING,
+    "maintenance": STOPPING,
+    "inactive": STOPPED,
+    "failed": STOPPED,
+    "unknown": STOPPED,
+}
 
 
 class Step(Kind):
@@ -149,7 +79,7 @@ class Step(Kind):
         return {**before, "running": [*(name for name in wanted if name in running), *sorted(running - {*wanted})]}
 
     def look(self) -> Look:
-        states = {name: self._manager.state(name) for name in self.given["services"]}
+        states = {name: self._state(name) for name in self.given["services"]}
         running = [name for name, state in states.items() if state in (RUNNING, STARTING)]
         done = all(state == STOPPED for state in states.values())
         return Look(done, f"running: {_shown(running)}", {"running": running})
@@ -165,21 +95,64 @@ class Step(Kind):
         return f"started: {_shown(running[::-1])}"
 
     @property
-    def _manager(self) -> Manager:
+    def _by_systemd(self) -> bool:
         use = self.given["use"]
-        systemd = use == "systemd" or (use == "auto" and os.path.isdir(self.systemd_runs))
-        return Systemd(self.tools) if systemd else InitScripts(self.tools)
+        return bool(use == "systemd" or (use == "auto" and os.path.isdir(self.systemd_runs)))
+
+    def _run(self, name: str, verb: str, seconds: float) -> Ran:
+        argv = ["systemctl", verb, "--", name] if self._by_systemd else ["service", name, verb]
+        return self.tools.run(argv, seconds)
+
+    def _state(self, name: str) -> str:
+        return self._systemd_state(name) if self._by_systemd else self._script_state(name)
+
+    def _systemd_state(self, name: str) -> str:
+        seconds = self.tools.patience.request_timeout(30)
+        ran = self._run(name, "is-active", seconds)
+        state = SYSTEMD_STATES.get(ran.out.strip())
+        if state is None:
+            raise _untold("systemctl", name, ran)
+        if state == STOPPED:
+            known = self.tools.run(["systemctl", "show", "--property=LoadState", "--", name], seconds)
+            if "LoadState=not-found" in known.out:
+                raise _no_service(name)
+        return state
+
+    def _script_state(self, name: str) -> str:
+        ran = self._run(name, "status", self.tools.patience.request_timeout(30))
+        if ran.code == 0:
+            return RUNNING
+        said = f"{ran.out}\n{ran.err}"
+        if UNKNOWN.search(said):
+            raise _no_service(name)
+        # 1 to 3 are the ways of not running; 4 is "unknown". A script that knows no status prints its usage.
+        if not 1 <= ran.code <= 3 or "usage:" in said.lower():
+            raise _untold("service", name, ran)
+        return STOPPED
 
     def _bring(self, names: t.Sequence[str], state: str) -> None:
+        verb = "stop" if state == STOPPED else "start"
         for name in names:
-            if self._manager.state(name) != state:
-                self._manager.change(name, "stop" if state == STOPPED else "start")
+            if self._state(name) != state:
+                ran = self._run(name, verb, self.tools.patience.left)
+                if ran.code != 0:
+                    done = "stopped" if verb == "stop" else "started"
+                    raise EventsError(f"The service {clean(name, 80)} could not be {done}: {clean(ran.message, 300)}")
         for name in names:
             self.tools.patience.part(SETTLES_WITHIN).until(functools.partial(self._is_in, name, state))
 
     def _is_in(self, name: str, state: str) -> Proof:
-        now = self._manager.state(name)
+        now = self._state(name)
         return Proof(now == state, f"the service {clean(name, 80)} is {now}")
+
+
+def _no_service(name: str) -> EventsError:
+    return EventsError(f"There is no service {clean(name, 80)} on this host. Correct the step's services.")
+
+
+def _untold(program: str, name: str, ran: Ran) -> EventsError:
+    said = clean(ran.message, 300)
+    return EventsError(f"{program} does not tell the state of the service {clean(name, 80)}: {said}")
 
 
 # Windows takes blanks in them; a name with * or ? would be a pattern.

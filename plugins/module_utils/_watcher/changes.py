@@ -14,9 +14,9 @@ from __future__ import annotations
 import hashlib
 import typing as t
 
-from ansible_collections.graceful.azure.plugins.module_utils._document import STARTED, Event, parse_time, same_id
-from ansible_collections.graceful.azure.plugins.module_utils._text import clean_all, iso
-from ansible_collections.graceful.azure.plugins.module_utils._times import Times
+from .._document import STARTED, Event, parse_time, same_id
+from .._text import clean_all, iso
+from .._times import Times
 
 Json = t.Dict[str, t.Any]
 APPEARED, CHANGED, STARTED_NOW, GONE, BACK = CHANGES = ("appeared", "changed", "started", "gone", "back")

@@ -12,9 +12,12 @@ import os
 import stat
 import typing as t
 
-from ansible_collections.graceful.azure.plugins.module_utils._errors import WrongOption
-from ansible_collections.graceful.azure.plugins.module_utils._text import clean
-from ansible_collections.graceful.azure.plugins.module_utils._watcher import files
+from .._client import Limits
+from .._errors import WrongOption
+from .._service import Service, service_of
+from .._text import clean
+from .._transport import PlainTransport
+from . import files
 
 Json = t.Dict[str, t.Any]
 VERSION = 1
@@ -71,13 +74,17 @@ class Config(t.NamedTuple):
     receivers: t.Sequence[Receiver] = ()
     on_its_own: OnItsOwn | None = None
 
+    def service(self, limits: Limits) -> Service:
+        options = {**limits._asdict(), "endpoint": self.endpoint, "api_version": self.api_version}
+        return service_of(options, PlainTransport())
+
 
 def load(path: str) -> Config:
     """Raises WrongOption with what is wrong; the role writes both files anew."""
     content = _read(path)
     if content.get("version") != VERSION:
         raise WrongOption(f"{path} is not of version {VERSION}. Apply the role graceful.azure.watcher again.")
-    secrets = _secrets(str(content["secrets_file"])) if content.get("secrets_file") else {}
+    secrets = _read(str(content["secrets_file"]), secret=True) if content.get("secrets_file") else {}
     hidden = secrets.get("receivers") or {}
     try:
         receivers = [Receiver(**{**given, **hidden.get(given["name"], {})}) for given in content["receivers"]]
@@ -95,8 +102,10 @@ def load(path: str) -> Config:
     return config
 
 
-def _read(path: str) -> Json:
+def _read(path: str, secret: bool = False) -> Json:
     try:
+        if secret:
+            _demand_private(path, os.stat(path))
         content = files.read_json(path)
     except OSError as exc:
         raise WrongOption(f"{path}: {exc.strerror or exc}. Apply the role graceful.azure.watcher, as root.") from exc
@@ -108,16 +117,11 @@ def _read(path: str) -> Json:
     return content
 
 
-def _secrets(path: str) -> Json:
-    """Whoever else could read them could start runs, and whoever could write them could run programs as root."""
-    try:
-        status = os.stat(path)
-    except OSError as exc:
-        raise WrongOption(f"{path}: {exc.strerror or exc}. Apply the role graceful.azure.watcher, as root.") from exc
+def _demand_private(path: str, status: os.stat_result) -> None:
+    """Whoever else could read it could start runs, and whoever could write it could run programs as root."""
     mode = stat.S_IMODE(status.st_mode)
     if mode & 0o077 or status.st_uid not in (0, os.geteuid()):
         raise WrongOption(
             f"{path} (owner {status.st_uid}, mode {mode:04o}) has secrets and can be used by others. "
             "Apply the role graceful.azure.watcher again, and find out who changed it."
         )
-    return _read(path)

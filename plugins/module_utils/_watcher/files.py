@@ -8,34 +8,16 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import json
 import os
 import typing as t
 
-from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
-from ansible_collections.graceful.azure.plugins.module_utils._record_files import taken
+from .._errors import EventsError
+from .._record_files import take, write
+
+__all__ = ["lock", "read_json", "write", "write_json"]
 
 LARGEST = 16 * 1024 * 1024
-
-
-def write(path: str, body: bytes, mode: int = 0o600, sync: bool = True) -> None:
-    """Under another name first. Without `sync` a crash of the machine may leave the older content."""
-    # Of the process, so that two of them do not write into the same one.
-    draft = f"{path}.{os.getpid()}.tmp"
-    try:
-        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, mode), "wb") as file:
-            file.write(body)
-            file.flush()
-            os.fchmod(file.fileno(), mode)
-            if sync:
-                os.fsync(file.fileno())
-        os.replace(draft, path)
-    except OSError:
-        with contextlib.suppress(OSError):
-            os.unlink(draft)
-        raise
 
 
 def write_json(path: str, content: t.Any) -> None:
@@ -56,9 +38,7 @@ def read_json(path: str) -> t.Any:
 
 def lock(path: str, message: str) -> int:
     """A lock that ends with this process; raises if another one has it."""
-    opened = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-    fcntl.fcntl(opened, fcntl.F_SETFD, fcntl.FD_CLOEXEC)
-    if not taken(opened):
-        os.close(opened)
+    opened = take(path)
+    if opened is None:
         raise EventsError(message)
     return opened

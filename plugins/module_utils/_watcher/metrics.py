@@ -10,13 +10,18 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.graceful.azure.plugins.module_utils._document import parse_time
-from ansible_collections.graceful.azure.plugins.module_utils._watcher.changes import is_drained
+from .._document import parse_time
+from .changes import is_drained
 
 Json = t.Dict[str, t.Any]
-Labels = t.Mapping[str, t.Any]
 FILE = "azure_scheduledevents.prom"
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+
+
+class Sample(t.NamedTuple):
+    value: float
+    labels: t.Mapping[str, t.Any] = {}
+    suffix: str = ""
 
 
 class Requests:
@@ -39,13 +44,12 @@ class Requests:
     def failed(self) -> None:
         self.errors += 1
 
-    def samples(self) -> t.Iterator[str]:
-        name = "azure_scheduledevent_request"
+    def samples(self) -> t.Iterator[Sample]:
         for bound, number in zip(BUCKETS, self._buckets):
-            yield _sample(f"{name}_bucket", number, {"le": f"{bound:g}"})
-        yield _sample(f"{name}_bucket", self.count, {"le": "+Inf"})
-        yield _sample(f"{name}_sum", self.seconds)
-        yield _sample(f"{name}_count", self.count)
+            yield Sample(number, {"le": f"{bound:g}"}, "_bucket")
+        yield Sample(self.count, {"le": "+Inf"}, "_bucket")
+        yield Sample(self.seconds, suffix="_sum")
+        yield Sample(self.count, suffix="_count")
 
 
 class Seen(t.NamedTuple):
@@ -61,48 +65,40 @@ class Seen(t.NamedTuple):
 
 def text(requests: Requests, seen: Seen) -> str:
     """The file, without timestamps: node_exporter takes none."""
-    lines: list[str] = []
-
-    def family(name: str, kind: str, help_text: str, samples: t.Iterable[str]) -> None:
-        # One line for each set of labels: node_exporter rejects the whole file otherwise.
-        found = list({sample.rpartition(" ")[0]: sample for sample in samples}.values())
-        if found:
-            lines.extend((f"# HELP {name} {help_text}", f"# TYPE {name} {kind}", *found))
-
-    prefix = "azure_scheduledevent"
     number = seen.incarnation if isinstance(seen.incarnation, int) else None
-    incarnation = [] if number is None else [_sample(f"{prefix}_document_incarnation", number)]
-    family(f"{prefix}_document_incarnation", "gauge", "Azure ScheduledEvent document incarnation", incarnation)
-    events = list(_events(f"{prefix}_event", seen.events))
-    family(f"{prefix}_event", "gauge", "Announced event, with the time of NotBefore; 1 if it has none", events)
-    drains = list(_drains(f"{prefix}_event_drain", seen.record))
-    family(f"{prefix}_event_drain", "gauge", "Time at which the drain of this host began and was finished", drains)
-    approvals = list(_approvals(f"{prefix}_event_approval", seen.record))
-    family(f"{prefix}_event_approval", "gauge", "Time at which this host approved the event", approvals)
-    family(f"{prefix}_request", "histogram", "Requests to the metadata service and their seconds", requests.samples())
-    errors = [_sample(f"{prefix}_request_error", requests.errors)]
-    family(f"{prefix}_request_error", "counter", "Requests to the metadata service that failed", errors)
-    last = [_sample(f"{prefix}_last_success_timestamp_seconds", requests.last_success)]
-    family(f"{prefix}_last_success_timestamp_seconds", "gauge", "When the document was last read", last)
-    left = list(_seconds_left(f"{prefix}_not_before_seconds", seen.events))
-    family(f"{prefix}_not_before_seconds", "gauge", "Seconds until NotBefore of an announced event", left)
-    drained = [_sample(f"{prefix}_host_drained", int(is_drained(seen.record)))]
-    family(f"{prefix}_host_drained", "gauge", "Whether this host is out of service, 1 or 0", drained)
-    own = [_sample(f"{prefix}_watcher_on_its_own", int(seen.on_its_own))]
-    family(f"{prefix}_watcher_on_its_own", "gauge", "Whether this host drains itself if no run does, 1 or 0", own)
-    waiting = [
-        _sample(f"{prefix}_watcher_waiting_messages", n, {"receiver": name}) for name, (n, _d) in seen.waiting.items()
-    ]
-    family(f"{prefix}_watcher_waiting_messages", "gauge", "Messages that the receiver has not taken yet", waiting)
-    dropped = [
-        _sample(f"{prefix}_watcher_dropped_messages_total", n, {"receiver": name})
-        for name, (_w, n) in seen.waiting.items()
-    ]
-    family(f"{prefix}_watcher_dropped_messages_total", "counter", "Messages that the receiver never got", dropped)
+    own, drained = int(seen.on_its_own), int(is_drained(seen.record))
+    waiting = [Sample(count, {"receiver": name}) for name, (count, _dropped) in seen.waiting.items()]
+    dropped = [Sample(count, {"receiver": name}) for name, (_waiting, count) in seen.waiting.items()]
+    families: t.Sequence[tuple[str, str, str, t.Iterable[Sample]]] = (
+        ("document_incarnation", "gauge", "Azure ScheduledEvent document incarnation", _known(number)),
+        ("event", "gauge", "Announced event, with the time of NotBefore; 1 if it has none", _events(seen.events)),
+        ("event_drain", "gauge", "Time at which the drain of this host began and was finished", _drains(seen.record)),
+        ("event_approval", "gauge", "Time at which this host approved the event", _approvals(seen.record)),
+        ("request", "histogram", "Requests to the metadata service and their seconds", requests.samples()),
+        ("request_error", "counter", "Requests to the metadata service that failed", _known(requests.errors)),
+        ("last_success_timestamp_seconds", "gauge", "When the document was last read", _known(requests.last_success)),
+        ("not_before_seconds", "gauge", "Seconds until NotBefore of an announced event", _seconds_left(seen.events)),
+        ("host_drained", "gauge", "Whether this host is out of service, 1 or 0", _known(drained)),
+        ("watcher_on_its_own", "gauge", "Whether this host drains itself if no run does, 1 or 0", _known(own)),
+        ("watcher_waiting_messages", "gauge", "Messages that the receiver has not taken yet", waiting),
+        ("watcher_dropped_messages_total", "counter", "Messages that the receiver never got", dropped),
+    )
+    lines: list[str] = []
+    for short, kind, help_text, samples in families:
+        name = f"azure_scheduledevent_{short}"
+        # One line for each set of labels: node_exporter rejects the whole file otherwise.
+        found = {f"{name}{sample.suffix}{_shown(sample.labels)}": _number(sample.value) for sample in samples}
+        if found:
+            lines += [f"# HELP {name} {help_text}", f"# TYPE {name} {kind}"]
+            lines += [f"{label} {value}" for label, value in found.items()]
     return "\n".join(lines) + "\n"
 
 
-def _events(name: str, events: t.Iterable[t.Mapping[str, t.Any]]) -> t.Iterator[str]:
+def _known(value: float | None) -> list[Sample]:
+    return [] if value is None else [Sample(value)]
+
+
+def _events(events: t.Iterable[t.Mapping[str, t.Any]]) -> t.Iterator[Sample]:
     for event in events:
         moment = parse_time(event["not_before"] or "")
         # As with webdevops' manager, which has 1 for what has started.
@@ -117,39 +113,40 @@ def _events(name: str, events: t.Iterable[t.Mapping[str, t.Any]]) -> t.Iterator[
                 "notBefore": event["not_before"] or "",
                 "eventSource": event["event_source"] or "",
             }
-            yield _sample(name, value, labels)
+            yield Sample(value, labels)
 
 
-def _drains(name: str, record: Json | None) -> t.Iterator[str]:
+def _drains(record: Json | None) -> t.Iterator[Sample]:
     if record is None:
         return
     began = next((mark["at"] for mark in record["timeline"] if mark["what"] == "draining"), None)
     for entry in record["events"].values():
-        event_id = entry["event"]["event_id"]
-        if began is not None:
-            yield _sample(name, began, {"eventID": event_id, "type": "start"})
-        if entry["ready"]:
-            yield _sample(name, entry["ready"], {"eventID": event_id, "type": "finish"})
+        for kind, moment in (("start", began), ("finish", entry["ready"] or None)):
+            if moment is not None:
+                yield Sample(moment, {"eventID": entry["event"]["event_id"], "type": kind})
 
 
-def _approvals(name: str, record: Json | None) -> t.Iterator[str]:
+def _approvals(record: Json | None) -> t.Iterator[Sample]:
     for entry in (record or {"events": {}})["events"].values():
         if entry["approval"] and entry["approval"]["status"] == "approved":
-            yield _sample(name, entry["approval"]["at"], {"eventID": entry["event"]["event_id"]})
+            yield Sample(entry["approval"]["at"], {"eventID": entry["event"]["event_id"]})
 
 
-def _seconds_left(name: str, events: t.Iterable[t.Mapping[str, t.Any]]) -> t.Iterator[str]:
+def _seconds_left(events: t.Iterable[t.Mapping[str, t.Any]]) -> t.Iterator[Sample]:
     for event in events:
         if event["seconds_left"] is not None:
             mine = {True: "true", False: "false"}.get(event["affects_me"], "unknown")
             labels = {"eventID": event["event_id"], "eventType": event["event_type"], "affectsMe": mine}
-            yield _sample(name, event["seconds_left"], labels)
+            yield Sample(event["seconds_left"], labels)
 
 
-def _sample(name: str, value: float, labels: Labels | None = None) -> str:
-    inside = ",".join(f'{key}="{_escaped(each)}"' for key, each in (labels or {}).items())
-    number = f"{value:.3f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(int(value))
-    return f"{name}{{{inside}}} {number}" if inside else f"{name} {number}"
+def _number(value: float) -> str:
+    return f"{value:.3f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(int(value))
+
+
+def _shown(labels: t.Mapping[str, t.Any]) -> str:
+    inside = ",".join(f'{key}="{_escaped(each)}"' for key, each in labels.items())
+    return f"{{{inside}}}" if inside else ""
 
 
 def _escaped(value: t.Any) -> str:

@@ -13,30 +13,17 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.graceful.azure.plugins.module_utils._checks import WrongSetting
-from ansible_collections.graceful.azure.plugins.module_utils._clock import Clock
-from ansible_collections.graceful.azure.plugins.module_utils._document import (
-    SCHEDULED,
-    STARTED,
-    Event,
-    same_id,
-    same_name,
-)
-from ansible_collections.graceful.azure.plugins.module_utils._engine import Engine
-from ansible_collections.graceful.azure.plugins.module_utils._errors import WrongOption
-from ansible_collections.graceful.azure.plugins.module_utils._look import Order
-from ansible_collections.graceful.azure.plugins.module_utils._policy import (
-    Decision,
-    Facts,
-    Policy,
-    action_of,
-    decide,
-    validate_policy,
-)
-from ansible_collections.graceful.azure.plugins.module_utils._record import CLOCK_SLACK, Keeper, Run, unfinished
-from ansible_collections.graceful.azure.plugins.module_utils._service import Service
-from ansible_collections.graceful.azure.plugins.module_utils._text import clean, duration, listed
-from ansible_collections.graceful.azure.plugins.module_utils._watcher.config import OnItsOwn
+from .._checks import WrongSetting
+from .._clock import Clock
+from .._document import SCHEDULED, STARTED, Event, same_id, same_name
+from .._engine import Engine
+from .._errors import WrongOption
+from .._look import Order
+from .._policy import Decision, Facts, Policy, action_of, decide, validate_policy
+from .._record import CLOCK_SLACK, Keeper, Run, unfinished
+from .._service import Service
+from .._text import clean, duration, listed
+from .config import OnItsOwn
 
 Json = t.Dict[str, t.Any]
 # With less notice than this it begins at once.
@@ -94,7 +81,7 @@ class Planner:
         others = [entry["claim"] for entry in record["events"].values() if self._is_held(entry["claim"], host.now)]
         if others:
             # Also for its other events: the steps belong to the host, and a run has them in hand.
-            return Plan(None, f"{clean(others[0]['run_name'], 80)} has it in hand")
+            return Plan(None, f"{clean(others[0]['run_name'], 80)} is handling it")
         wanted = [event for event in host.events if self._wants(event, record, host)]
         if wanted:
             return self._ready(wanted, host)

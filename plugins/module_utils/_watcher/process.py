@@ -15,13 +15,8 @@ import sys
 import time
 import typing as t
 
-from ansible_collections.graceful.azure.plugins.module_utils._watcher.config import Config
-from ansible_collections.graceful.azure.plugins.module_utils._watcher.on_its_own import (
-    NEEDS_CONTROLLER,
-    Host,
-    Planner,
-    run_of,
-)
+from .config import Config
+from .on_its_own import NEEDS_CONTROLLER, Host, Planner, run_of
 
 Log = t.Callable[[str], None]
 # Until it is started again after it has ended, and where only a controller could go on.

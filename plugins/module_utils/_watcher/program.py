@@ -15,11 +15,11 @@ import signal
 import sys
 import typing as t
 
-from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError, WrongOption
-from ansible_collections.graceful.azure.plugins.module_utils._peer import tls_context
-from ansible_collections.graceful.azure.plugins.module_utils._text import clean
-from ansible_collections.graceful.azure.plugins.module_utils._watcher import config as configuration
-from ansible_collections.graceful.azure.plugins.module_utils._watcher import files
+from .._errors import EventsError, WrongOption
+from .._peer import tls_context
+from .._text import clean
+from . import config as configuration
+from . import files
 
 # As in sysexits.h; the unit does not start it again after a configuration that cannot be used.
 WRONG_CONFIGURATION, UNAVAILABLE = 78, 69
@@ -84,7 +84,7 @@ def _end(_number: int, _frame: t.Any) -> None:
 
 
 def _watch(config: configuration.Config, once: bool, printed: bool) -> int:
-    from ansible_collections.graceful.azure.plugins.module_utils._watcher.watcher import Watcher
+    from .watcher import Watcher
 
     if printed:
         for receiver in config.receivers:
@@ -105,18 +105,14 @@ def _watch(config: configuration.Config, once: bool, printed: bool) -> int:
 
 def _act(config: configuration.Config) -> int:
     """Drain the host and put it back, in a process of its own: what it does cannot delay the watching."""
-    from ansible_collections.graceful.azure.plugins.module_utils._client import Limits
-    from ansible_collections.graceful.azure.plugins.module_utils._record import Keeper
-    from ansible_collections.graceful.azure.plugins.module_utils._service import service_of
-    from ansible_collections.graceful.azure.plugins.module_utils._transport import PlainTransport
-    from ansible_collections.graceful.azure.plugins.module_utils._watcher.on_its_own import HostRun, run_of
+    from .._client import Limits
+    from .._record import Keeper
+    from .on_its_own import HostRun, run_of
 
     if config.on_its_own is None:
         raise WrongOption(f"{config.path}: this host is not to act on its own.")
     parent = os.getppid()
     busy = "Another process of the watcher acts on this host already."
     files.lock(os.path.join(config.state_dir, "act.lock"), busy)
-    limits = Limits(2.0, 10.0, 0)._asdict()
-    service = service_of({**limits, "endpoint": config.endpoint, "api_version": config.api_version}, PlainTransport())
-    keeper = Keeper(config.record_dir, run_of(config.host))
+    service, keeper = config.service(Limits(2.0, 10.0, 0)), Keeper(config.record_dir, run_of(config.host))
     return HostRun(config.on_its_own, keeper, service, config.vm_name, log, lambda: os.getppid() == parent).run()

@@ -17,12 +17,12 @@ import time
 import typing as t
 import urllib.parse
 
-from ansible_collections.graceful.azure.plugins.module_utils import _peer
-from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
-from ansible_collections.graceful.azure.plugins.module_utils._text import clean, count, duration
-from ansible_collections.graceful.azure.plugins.module_utils._watcher.changes import BACK, Change
-from ansible_collections.graceful.azure.plugins.module_utils._watcher.config import AFFECTED, AWX, Receiver
-from ansible_collections.graceful.azure.plugins.module_utils._watcher.spool import Spool
+from .. import _peer
+from .._errors import EventsError
+from .._text import clean, count, duration
+from .changes import BACK, Change
+from .config import AFFECTED, AWX, Receiver
+from .spool import Spool
 
 Json = t.Dict[str, t.Any]
 Log = t.Callable[[str], None]

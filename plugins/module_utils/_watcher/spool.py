@@ -14,7 +14,7 @@ import re
 import threading
 import typing as t
 
-from ansible_collections.graceful.azure.plugins.module_utils._watcher import files
+from . import files
 
 Json = t.Dict[str, t.Any]
 # Together with the number of messages: a document may be large.

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.graceful.azure.plugins.module_utils._document import Event
-from ansible_collections.graceful.azure.plugins.module_utils._record_files import is_time
-from ansible_collections.graceful.azure.plugins.module_utils._text import clean
-from ansible_collections.graceful.azure.plugins.module_utils._watcher import files
+from .._document import Event
+from .._record_files import is_time
+from .._text import clean
+from . import files
 
 Json = t.Dict[str, t.Any]
 Log = t.Callable[[str], None]

@@ -13,30 +13,22 @@ import shutil
 import time
 import typing as t
 
-from ansible_collections.graceful.azure.plugins.module_utils._client import Limits
-from ansible_collections.graceful.azure.plugins.module_utils._clock import Clock
-from ansible_collections.graceful.azure.plugins.module_utils._document import Event, seen_by
-from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError, PassingFailure
-from ansible_collections.graceful.azure.plugins.module_utils._look import current_boot
-from ansible_collections.graceful.azure.plugins.module_utils._record import Keeper
-from ansible_collections.graceful.azure.plugins.module_utils._service import Reading, Service, service_of
-from ansible_collections.graceful.azure.plugins.module_utils._text import clean, duration, listed
-from ansible_collections.graceful.azure.plugins.module_utils._transport import PlainTransport
-from ansible_collections.graceful.azure.plugins.module_utils._watcher import files, metrics, systemd
-from ansible_collections.graceful.azure.plugins.module_utils._watcher.changes import (
-    BACK,
-    Change,
-    Source,
-    compare,
-    is_drained,
-    message,
-)
-from ansible_collections.graceful.azure.plugins.module_utils._watcher.config import Config
-from ansible_collections.graceful.azure.plugins.module_utils._watcher.on_its_own import Host, run_of
-from ansible_collections.graceful.azure.plugins.module_utils._watcher.process import OnItsOwnProcess
-from ansible_collections.graceful.azure.plugins.module_utils._watcher.receivers import Sender, wants
-from ansible_collections.graceful.azure.plugins.module_utils._watcher.spool import Spool
-from ansible_collections.graceful.azure.plugins.module_utils._watcher.state import State
+from .._client import Limits
+from .._clock import Clock
+from .._document import Event, seen_by
+from .._errors import EventsError, PassingFailure
+from .._look import current_boot
+from .._record import Keeper
+from .._service import Reading
+from .._text import clean, duration, listed
+from . import files, metrics, systemd
+from .changes import BACK, Change, Source, compare, is_drained, message
+from .config import Config
+from .on_its_own import Host, run_of
+from .process import OnItsOwnProcess
+from .receivers import Sender, wants
+from .spool import Spool
+from .state import State
 
 Json = t.Dict[str, t.Any]
 Log = t.Callable[[str], None]
@@ -63,7 +55,7 @@ class Watcher:
         self._printed = printed
         self._boot_id = current_boot()
         self._vm_name = config.vm_name
-        self._service = _service(config, FIRST_LIMITS)
+        self._service = config.service(FIRST_LIMITS)
         self._keeper = Keeper(config.record_dir, run_of(config.host), self.clock)
         self._state = State(os.path.join(config.state_dir, "state.json"), log, writes=printed is None)
         self._requests = metrics.Requests()
@@ -279,11 +271,6 @@ def _remove_others(spools: str, names: t.Sequence[str]) -> None:
     for name in os.listdir(spools) if os.path.isdir(spools) else ():
         if name not in names:
             shutil.rmtree(os.path.join(spools, name), ignore_errors=True)
-
-
-def _service(config: Config, limits: Limits) -> Service:
-    options = {**limits._asdict(), "endpoint": config.endpoint, "api_version": config.api_version}
-    return service_of(options, PlainTransport())
 
 
 def _in_words(change: Change) -> str:

@@ -18,9 +18,9 @@ from ansible_collections.graceful.azure.plugins.module_utils._kind import Done, 
 from ansible_collections.graceful.azure.plugins.module_utils._look import Order
 from ansible_collections.graceful.azure.plugins.module_utils._record import Keeper, Run
 from ansible_collections.graceful.azure.plugins.module_utils._service import Service
-from ansible_collections.graceful.azure.plugins.module_utils._transport import Reply
+from ansible_collections.graceful.azure.plugins.module_utils._transport import Reply, Request
 from ansible_collections.graceful.azure.tests.unit.module_utils import fake_service
-from ansible_collections.graceful.azure.tests.unit.module_utils.fake_service import ScriptedTransport, Sent
+from ansible_collections.graceful.azure.tests.unit.module_utils.fake_service import ScriptedTransport
 from ansible_collections.graceful.azure.tests.unit.module_utils.scripted import JumpingClock
 
 
@@ -52,8 +52,8 @@ class Azure:
     def end(self, event_id: str = "A") -> None:
         del self.events[event_id]
 
-    def answer(self, request: Sent) -> Reply:
-        if "/instance" in request.url:
+    def answer(self, request: Request) -> Reply:
+        if "/instance" in request.path:
             return fake_service.reply(200, {"compute": {"name": "web_0"}})
         if request.method == "POST":
             self.before_post()
@@ -145,7 +145,9 @@ class World:
     def engine(self, order: str, *events: Json, run: str = "run-1", force: bool = False, **more: t.Any) -> Engine:
         work = {"steps": self.steps, "checkpoint": self.checkpoint} if order in ("ready", "put_back") else {}
         made = Order(order, events, **{**work, **more})
-        return Engine(made, self.service(), None, self.keeper(run, force=force), self.detached, self.boot_id)
+        engine = Engine(made, self.service(), None, self.keeper(run, force=force), self.boot_id)
+        engine.detached = self.detached
+        return engine
 
     def call(self, order: str, *events: Json, **more: t.Any) -> Json:
         """The report of one call."""
@@ -205,6 +207,9 @@ def kinds_of(machine: Machine) -> t.Callable[[str], type[Kind]]:
         def do(self) -> Done:
             super().do()
             return Done("saved", {"archive": "/a.tar.gz", "fetched": bool(self.given.get("fetched"))})
+
+        def is_saved(self, noted: Noted) -> bool:
+            return not self.given.get("gone")
 
         def undo(self, noted: Noted) -> str:
             machine.happened.append(f"undo {self.given['what']}{' lost' if noted.lost else ''}")

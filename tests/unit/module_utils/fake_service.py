@@ -10,20 +10,10 @@ import typing as t
 
 from ansible_collections.graceful.azure.plugins.module_utils._client import Client, Limits
 from ansible_collections.graceful.azure.plugins.module_utils._service import Service
-from ansible_collections.graceful.azure.plugins.module_utils._transport import Reply
+from ansible_collections.graceful.azure.plugins.module_utils._transport import Reply, Request
 from ansible_collections.graceful.azure.tests.unit.module_utils.scripted import JumpingClock
 
-
-class Sent(t.NamedTuple):
-    method: str
-    url: str
-    query: dict[str, str]
-    headers: dict[str, str]
-    body: bytes | None
-    total_timeout: float
-
-
-Answer = Reply | Exception | t.Callable[[Sent], Reply]
+Answer = Reply | Exception | t.Callable[[Request], Reply]
 
 
 class ScriptedTransport:
@@ -31,21 +21,11 @@ class ScriptedTransport:
 
     def __init__(self, *script: Answer, clock: JumpingClock | None = None, seconds: float = 0.0) -> None:
         self.script = list(script)
-        self.sent: list[Sent] = []
+        self.sent: list[Request] = []
         self.clock = clock
         self.seconds = seconds
 
-    def send(
-        self,
-        method: str,
-        url: str,
-        query: t.Mapping[str, str],
-        headers: t.Mapping[str, str],
-        body: bytes | None,
-        connect_timeout: float,
-        total_timeout: float,
-    ) -> Reply:
-        request = Sent(method, url, dict(query), dict(headers), body, total_timeout)
+    def send(self, request: Request) -> Reply:
         self.sent.append(request)
         if self.clock:
             self.clock.now += self.seconds

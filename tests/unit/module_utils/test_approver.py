@@ -9,11 +9,10 @@ import pytest
 from ansible_collections.graceful.azure.plugins.module_utils._approver import Approval, Terms, approve
 from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError, NoConnection, PassingFailure
 from ansible_collections.graceful.azure.plugins.module_utils._times import UNCONFIRMED_FOR
-from ansible_collections.graceful.azure.plugins.module_utils._transport import Reply
+from ansible_collections.graceful.azure.plugins.module_utils._transport import Reply, Request
 from ansible_collections.graceful.azure.tests.unit.module_utils.fake_service import (
     Answer,
     ScriptedTransport,
-    Sent,
     event,
     events,
     reply,
@@ -202,7 +201,7 @@ class TestUnconfirmedPost:
         clock = JumpingClock()
         posts: list[Answer] = [failure, ACCEPTED]
 
-        def answer(request: Sent) -> Reply:
+        def answer(request: Request) -> Reply:
             if request.method == "GET":
                 return SCHEDULED
             times.append(clock.now)

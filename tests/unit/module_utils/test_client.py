@@ -195,7 +195,7 @@ class TestAutomaticEndpoint:
         asked = client(transport, fallbacks=lambda: ["http://10.0.0.1", "http://10.0.0.1:8080"])
         asked.fetch(*GET)
         asked.fetch(*GET)
-        assert [request.url for request in transport.sent] == [
+        assert [request.endpoint + request.path for request in transport.sent] == [
             "http://127.0.0.1:1/path",
             "http://10.0.0.1/path",
             "http://10.0.0.1:8080/path",

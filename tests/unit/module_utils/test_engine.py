@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.graceful.azure.plugins.module_utils._document import fingerprint
 from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError, Refused
+from ansible_collections.graceful.azure.plugins.module_utils._look import why_not_writable
 from ansible_collections.graceful.azure.tests.unit.module_utils.engine_world import (
     Killed,
     World,
@@ -84,6 +85,19 @@ def test_a_look_that_probes_in_vain_says_why_and_reads_the_document_all_the_same
     assert answer["report"]["state"] == "failed"
     assert "is not a directory. Move it away, or set another graceful_record_dir." in answer["report"]["message"]
     assert [event["event_id"] for event in answer["observation"]["events"]] == ["A"]
+
+
+def test_check_mode_sees_that_no_record_could_be_written_and_writes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = tmp_path / "lib" / "records"
+    assert why_not_writable(str(wanted)) is None
+    # For root, everything can be written.
+    monkeypatch.setattr("os.access", lambda path, _mode: path != str(tmp_path))
+    said = why_not_writable(str(wanted))
+    assert said is not None
+    assert said.startswith(f"{tmp_path} cannot be written by this user. Set ansible_become")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_probe_leaves_a_record_as_it_is(world: World) -> None:

@@ -16,6 +16,7 @@ import pytest
 from ansible_collections.graceful.azure.plugins.module_utils import _checkpoints, _drains
 from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
 from ansible_collections.graceful.azure.plugins.module_utils._kind import LINUX, WINDOWS, Kind
+from ansible_collections.graceful.azure.tests.tools import generate
 from ansible_collections.graceful.azure.tests.unit.module_utils.scripted import validated
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -31,10 +32,20 @@ KEYS = {"type", "elements", "default", "required", "choices", "no_log", "options
 SECRET = re.compile(r"password|passphrase|secret|token|headers|api_key")
 
 
+def demand(holds: bool, message: str) -> None:
+    """For what somebody who writes a kind may forget: the message alone says what to do."""
+    if not holds:
+        pytest.fail(message, pytrace=False)
+
+
 def options_in(options: t.Mapping[str, t.Any], prefix: str = "") -> t.Iterator[tuple[str, t.Mapping[str, t.Any]]]:
     for name, option in options.items():
         yield prefix + name, option
         yield from options_in(option.get("options", {}), f"{prefix}{name}.")
+
+
+def where(kind: type[Kind]) -> str:
+    return "{}/{}.py".format(*kind.__module__.split(".")[-2:])
 
 
 @pytest.fixture(params=list(FILES.values()), ids=list(FILES))
@@ -43,8 +54,8 @@ def kind(request: pytest.FixtureRequest) -> type[Kind]:
     module = importlib.import_module(f"{FOLDERS[folder][0].__name__}.{name}")
     own = [each for _name, each in inspect.getmembers(module, inspect.isclass) if each.__module__ == module.__name__]
     kinds = [each for each in own if issubclass(each, Kind)]
-    assert [each.__name__ for each in kinds] == [FOLDERS[folder][1]], "one class of that name, and no other kind"
-    assert FOLDERS[folder][0].load(name) is kinds[0]
+    one = [each.__name__ for each in kinds] == [FOLDERS[folder][1]]
+    demand(one, f"{folder}/{name}.py: write one class {FOLDERS[folder][1]}, and no other kind.")
     found: type[Kind] = kinds[0]
     return found
 
@@ -56,7 +67,10 @@ def test_both_folders_have_kinds() -> None:
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_the_loader_knows_exactly_the_files(folder: str) -> None:
     loader = FOLDERS[folder][0]
-    assert sorted(loader.NAMES) == [name for where, name in FILES.values() if where == folder]
+    names = [name for place, name in FILES.values() if place == folder]
+    demand(sorted(loader.NAMES) == names, f"{folder}/__init__.py is out of date. Run make generate.")
+    for name in names:
+        assert loader.load(name).__module__ == f"{loader.__name__}.{name}"
     with pytest.raises(EventsError, match=r'no kind "no.thing".* Kinds are: '):
         loader.load("no'thing")
 
@@ -79,20 +93,21 @@ def test_a_host_compiles_only_the_kind_that_it_needs(folder: str) -> None:
 @pytest.mark.parametrize("name", FILES)
 def test_it_has_a_test_of_its_own(name: str) -> None:
     folder, kind = FILES[name]
-    test = ROOT / "tests" / "unit" / "module_utils" / folder / f"test_{kind}.py"
-    assert test.is_file()
-    assert "\ndef test_" in test.read_text(encoding="utf-8")
+    test = f"tests/unit/module_utils/{folder}/test_{kind}.py"
+    demand((ROOT / test).is_file(), f"Write {test}.")
+    demand("\ndef test_" in (ROOT / test).read_text(encoding="utf-8"), f"{test} has no test.")
 
 
 def test_it_says_in_a_sentence_what_it_does(kind: type[Kind]) -> None:
     assert kind.summary.strip() == kind.summary
-    assert kind.summary.endswith(".")
+    demand(kind.summary.endswith("."), f"{where(kind)}: set summary: what is done, and what is undone.")
 
 
 def test_it_can_look_do_and_undo_unless_the_controller_does(kind: type[Kind]) -> None:
     verbs = ("do", "undo") if kind.__name__ == "Item" else ("look", "do", "undo")
     defined = [verb for verb in verbs if getattr(kind, verb) is not getattr(Kind, verb)]
-    assert defined == ([] if kind.by_controller or LINUX not in kind.platforms else list(verbs))
+    wanted = [] if kind.by_controller or LINUX not in kind.platforms else list(verbs)
+    demand(defined == wanted, f"{where(kind)}: it has to have the methods {wanted}, and has {defined}.")
 
 
 def test_it_is_for_platforms_that_exist_and_so_are_its_options(kind: type[Kind]) -> None:
@@ -112,7 +127,12 @@ def test_each_kind_for_windows_hosts_has_its_powershell_file_and_the_other_way_r
     files = {file.stem: file for file in (ROOT / "plugins" / "module_utils").glob(f"_{noun}_*.psm1")}
     loaded = {name: loader.load(name) for name in loader.NAMES}
     wanted = {f"_{noun}_{name}" for name, one in loaded.items() if WINDOWS in one.platforms and not one.by_controller}
-    assert set(files) == wanted
+    missing, unknown = (
+        ", ".join(f"plugins/module_utils/{name}.psm1" for name in sorted(names))
+        for names in (wanted - set(files), set(files) - wanted)
+    )
+    demand(not missing, f"Write {missing}, or set platforms = (LINUX,) in the kind if Windows hosts cannot do it.")
+    demand(not unknown, f"No kind for Windows hosts has {unknown}.")
     for name, one in loaded.items():
         if f"_{noun}_{name}" not in files:
             continue
@@ -127,9 +147,10 @@ def test_each_kind_for_windows_hosts_has_its_powershell_file_and_the_other_way_r
 
 def test_each_option_has_a_type_and_a_description(kind: type[Kind]) -> None:
     for name, option in options_in(kind.options):
-        assert set(option) <= KEYS, name
-        assert option["type"] in TYPES, name
-        assert option["description"].endswith("."), name
+        this = f"{where(kind)}: option {name}"
+        demand(set(option) <= KEYS, f"{this} has keys that are not known: {sorted(set(option) - KEYS)}.")
+        demand(option.get("type") in TYPES, f"{this} has no known type. Types are: {', '.join(TYPES)}.")
+        demand(option.get("description", "").endswith("."), f"{this} has no description, or one that is no sentence.")
         assert ("elements" in option) == (option["type"] == "list"), name
         assert not (option.get("required") and "default" in option), name
         if "choices" in option and "default" in option:
@@ -166,4 +187,13 @@ def test_defaults_are_as_an_argument_spec_would_make_them(kind: type[Kind]) -> N
 def test_what_is_generated_from_the_kinds_is_up_to_date() -> None:
     tool = ROOT / "tests" / "tools" / "generate.py"
     ran = subprocess.run([sys.executable, str(tool), "--check"], capture_output=True, text=True, check=False)
-    assert ran.returncode == 0, ran.stdout + ran.stderr
+    demand(ran.returncode == 0, (ran.stdout + ran.stderr).strip())
+
+
+def test_an_option_without_a_description_is_named_with_its_file() -> None:
+    options = {
+        "path": {"type": "str", "description": "A path."},
+        "more": {"type": "dict", "options": {"deep": {"type": "str"}}},
+    }
+    with pytest.raises(generate.Incomplete, match=r"^_drains/new\.py: option more has no description\.$"):
+        generate.option_table(options, {}, "_drains/new.py")

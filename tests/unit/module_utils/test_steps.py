@@ -134,6 +134,49 @@ def test_what_somebody_put_back_by_hand_is_drained_again_and_still_undone_in_the
     assert world.machine.out == set()
 
 
+def test_what_was_saved_is_saved_again_when_the_host_was_in_service_meanwhile(world: World) -> None:
+    event = world.azure.announce()
+    world.steps, world.checkpoint = [step("app")], [step("data", "save")]
+    world.call("ready", event)
+    world.machine.out.clear()
+    world.machine.happened.clear()
+    assert world.call("ready", event)["state"] == "ready"
+    assert world.machine.happened == ["do app", "do data"]
+    world.machine.happened.clear()
+    assert world.call("ready", event)["state"] == "ready"
+    assert world.machine.happened == []
+
+
+def test_what_was_saved_is_saved_again_if_it_is_not_there_any_more_or_other_paths_are_to_be_saved(
+    world: World,
+) -> None:
+    event = world.azure.announce()
+    world.checkpoint = [step("data", "save")]
+    world.call("ready", event)
+    for checkpoint in ([step("data", "save", fetched=False)], [step("data", "save", gone=True)]):
+        world.checkpoint = checkpoint
+        world.machine.out.clear()
+        world.machine.happened.clear()
+        assert world.call("ready", event)["state"] == "ready"
+        assert world.machine.happened == ["do data"]
+    world.machine.out.clear()
+    world.machine.happened.clear()
+    assert world.call("ready", event)["state"] == "ready"
+    assert world.machine.happened == ["do data"]
+
+
+def test_what_was_saved_before_is_put_back_if_it_could_not_be_saved_again(world: World) -> None:
+    event = world.azure.announce()
+    world.checkpoint = [step("data", "save")]
+    world.call("ready", event)
+    world.checkpoint = [step("data", "save", other=True)]
+    world.machine.fail("do data")
+    assert world.call("ready", event)["state"] == "failed"
+    record = world.record()
+    assert record is not None
+    assert record["steps"][0]["data"]["archive"] == "/a.tar.gz"
+
+
 # Failures
 
 
@@ -471,6 +514,26 @@ def test_a_step_of_the_controller_is_verified_again_when_it_is_old_and_taken_aga
     jump(world, 31)
     report = world.call("ready", event, controller_step=answered(report["next"], False, "it takes traffic"))
     assert (report["state"], report["next"]["mode"]) == ("next", "do")
+
+
+def test_a_step_of_the_controller_is_verified_also_if_the_clock_was_set_back(world: World) -> None:
+    event = world.azure.announce()
+    world.steps = [step("lb", "remote")]
+    asked = world.call("ready", event)["next"]
+    assert world.call("ready", event, controller_step=answered(asked))["state"] == "ready"
+    jump(world, -3600)
+    assert world.call("ready", event)["next"]["mode"] == "verify"
+
+
+def test_a_failed_step_does_not_wait_for_a_clock_that_was_set_back(world: World) -> None:
+    event = world.azure.announce()
+    world.steps = [step("app")]
+    world.machine.fail("do app")
+    world.call("ready", event)
+    jump(world, -3600)
+    report = world.call("ready", event)
+    assert (report.get("tried"), report["attempts"]) == (None, 2), "it is tried at once, and then as always"
+    assert world.call("ready", event)["tried"] is False
 
 
 def test_how_it_was_before_is_looked_up_by_the_controller_before_anything_is_done(world: World) -> None:

@@ -16,7 +16,7 @@ import urllib3
 from ansible_collections.graceful.azure.plugins.module_utils import _failures
 from ansible_collections.graceful.azure.plugins.module_utils._errors import NoConnection, PassingFailure, Refused
 from ansible_collections.graceful.azure.plugins.module_utils._requests_transport import RequestsTransport
-from ansible_collections.graceful.azure.plugins.module_utils._transport import PlainTransport, Reply
+from ansible_collections.graceful.azure.plugins.module_utils._transport import PlainTransport, Reply, Request
 from ansible_collections.graceful.azure.tests.unit.module_utils.scripted import Peer
 
 PATH = "/metadata/scheduledevents"
@@ -31,7 +31,7 @@ def transport(request: pytest.FixtureRequest) -> Transport:
 
 
 def ask(transport: Transport, url: str, seconds: float = 5.0) -> Reply:
-    return transport().send("POST", url + PATH, {"api-version": "x"}, {}, b"{}", seconds, seconds)
+    return transport().send(Request("POST", url, PATH, {"api-version": "x"}, {}, b"{}", seconds, seconds))
 
 
 def unused_port() -> int:
@@ -64,7 +64,7 @@ def test_once_there_was_a_connection_it_may_have_been_sent(transport: Transport,
 def test_a_network_that_fails_after_the_request_is_no_missing_connection() -> None:
     lost = OSError(errno.EHOSTUNREACH, "No route to host")
     exc = requests.exceptions.ConnectionError(urllib3.exceptions.ProtocolError("Connection aborted.", lost))
-    failure = _failures.of_requests("It", exc, False, 5, 5)
+    failure = _failures.of_requests(Request("GET", "http://127.0.0.1", PATH, {}), exc, False)
     assert failure.__class__ is PassingFailure
     assert "No route to host" in failure.message
 
@@ -112,10 +112,10 @@ class Listener:
 
 def many(transport: Transport, server: Listener, times: int) -> list[Reply]:
     sender = transport()
-    url = f"http://127.0.0.1:{server.port}{PATH}"
+    request = Request("GET", f"http://127.0.0.1:{server.port}", PATH, {"api-version": "x"}, {}, None, 5.0, 5.0)
     replies = []
     for _time in range(times):
-        replies.append(sender.send("GET", url, {"api-version": "x"}, {}, None, 5.0, 5.0))
+        replies.append(sender.send(request))
         # What the service does after its answer has been done then.
         time.sleep(0.2)
     return replies
@@ -194,9 +194,9 @@ def test_an_answer_after_an_early_one_is_not_taken_for_the_next(transport: Trans
 def test_a_request_under_way_can_be_ended_from_another_thread() -> None:
     sender = PlainTransport()
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        url = f"http://127.0.0.1:{silent.getsockname()[1]}{PATH}"
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
         threading.Timer(0.5, sender.abort).start()
         begin = time.monotonic()
         with pytest.raises(PassingFailure):
-            sender.send("GET", url, {}, {}, None, 60.0, 60.0)
+            sender.send(Request("GET", url, PATH, {}, {}, None, 60.0, 60.0))
         assert time.monotonic() - begin < 30

@@ -215,7 +215,7 @@ def test_a_program_does_not_outlive_its_worker_when_the_next_one_begins(
     go_on = tmp_path / "go-on"
     program = ["sh", "-c", f"touch {begun}; while [ ! -e {go_on} ]; do sleep 0.1; done; touch {acted}"]
     worker.start(OWNER, lambda _progress: {"code": worker.runner(program, 30).code})
-    wait_for(begun.exists)
+    wait_for(lambda: begun.exists() and (tmp_path / _worker.PROGRAM).exists())
     os.kill(worker.state()["pid"], fate)
     if by == "stop" or fate == signal.SIGSTOP:
         worker.stop()
@@ -253,7 +253,7 @@ def test_the_state_file_is_private_and_never_written_through_a_link(worker: Work
     (tmp_path / f"{_worker.STATE}.draft").symlink_to(target)
     worker.work(OWNER, lambda _progress: {})
     assert target.read_text() == "mine"
-    (tmp_path / f"{_worker.STATE}.draft").unlink()
+    (tmp_path / f"{_worker.STATE}.draft").unlink(missing_ok=True)
     worker.work(OWNER, lambda _progress: {})
     assert oct((tmp_path / _worker.STATE).stat().st_mode & 0o777) == "0o600"
 
@@ -288,6 +288,44 @@ def test_the_call_of_another_run_stops_the_work(world: World, gate: Gate) -> Non
     gate.let_go()
     call_until(world, "ready", "ready", event, run="run-2", wait=1)
     assert gate.lines[:3] == ["begun", "begun", "ended"]
+
+
+def test_the_work_of_another_run_for_another_event_goes_on_and_its_result_is_not_taken_for_ones_own(
+    world: World, gate: Gate
+) -> None:
+    first, second = world.azure.announce("A"), world.azure.announce("B")
+    world.machine.before["do app"] = gate
+    world.call("ready", first, wait=1)
+    wait_for(lambda: gate.lines)
+    at_work = pid_of(world)
+    # The second event needs nothing drained.
+    report = world.call("ready", second, run="run-2", steps=[], wait=1)
+    assert report["state"] == "working"
+    assert "another run is at work on this host" in report["message"]
+    assert pid_of(world) == at_work
+    assert world.call("ready", first, wait=1)["state"] == "working"
+    gate.let_go()
+    assert call_until(world, "ready", "ready", second, run="run-2", steps=[], wait=1)["state"] == "ready"
+    assert world.machine.out == set(), "the fake step acts in a process of its own"
+    assert gate.lines == ["begun", "ended"]
+    # What the other run's work came to is in the state file now.
+    assert world.entry("a")["ready"] is not None
+    assert call_until(world, "ready", "ready", first, wait=1)["state"] == "ready"
+
+
+def test_a_result_of_another_runs_work_is_never_the_answer(world: World, gate: Gate) -> None:
+    first, second = world.azure.announce("A"), world.azure.announce("B")
+    world.machine.before["do app"] = gate
+    world.call("ready", first, wait=1)
+    wait_for(lambda: gate.lines)
+    worker = Worker(str(world.directory), Clock())
+    os.kill(pid_of(world), signal.SIGKILL)
+    assert worker.wait(10)
+    engine = world.engine("ready", first, wait=1)
+    owner = engine._owner("ready", ["a"])
+    assert world.call("ready", second, run="run-2", steps=[], wait=2)["state"] == "ready"
+    assert engine._look_in(owner)["state"] == "working"
+    assert world.entry("a")["ready"] is None
 
 
 def test_putting_back_stops_a_drain_that_hangs(world: World, gate: Gate) -> None:

@@ -23,13 +23,13 @@ from ansible_collections.graceful.azure.plugins.module_utils._look import Order
 from ansible_collections.graceful.azure.plugins.module_utils._record import Keeper, Run
 from ansible_collections.graceful.azure.plugins.module_utils._record_files import Damaged, Folder
 from ansible_collections.graceful.azure.plugins.module_utils._service import Service
-from ansible_collections.graceful.azure.plugins.module_utils._transport import Reply
+from ansible_collections.graceful.azure.plugins.module_utils._transport import Reply, Request
 from ansible_collections.graceful.azure.plugins.plugin_utils._door import admitted
 from ansible_collections.graceful.azure.plugins.plugin_utils._recap import messages, report
 from ansible_collections.graceful.azure.plugins.plugin_utils._reconcile import Seen, advance, begin
 from ansible_collections.graceful.azure.tests.unit.module_utils import fake_service
 from ansible_collections.graceful.azure.tests.unit.module_utils.engine_world import Machine, kinds_of, step
-from ansible_collections.graceful.azure.tests.unit.module_utils.fake_service import ScriptedTransport, Sent
+from ansible_collections.graceful.azure.tests.unit.module_utils.fake_service import ScriptedTransport
 
 Json = dict[str, t.Any]
 START = datetime(2026, 9, 19, 18, 0, 0, tzinfo=timezone.utc)
@@ -180,16 +180,18 @@ class SimulatedHost:
         with pytest.MonkeyPatch.context() as patch:
             loaders = {"drain": self.load, "checkpoint": self.load}
             patch.setattr("ansible_collections.graceful.azure.plugins.module_utils._steps.LOADERS", loaders)
-            answer = Engine(order, service, None, self.keeper(run_id, **more), False, self.boot_id).carry_out()
+            engine = Engine(order, service, None, self.keeper(run_id, **more), self.boot_id)
+            engine.detached = False
+            answer = engine.carry_out()
         if self.is_down(self.clock.now) or self.away(self.clock.now):
             # It went down with the call under way.
             self.boot_id = f"boot-{self.clock.now}"
             return {"unreachable": True, "msg": "the connection was lost"}
         return t.cast(Json, json.loads(json.dumps(answer)))
 
-    def _answer(self, request: Sent) -> Reply:
+    def _answer(self, request: Request) -> Reply:
         now = self.clock.now
-        if "/instance" in request.url:
+        if "/instance" in request.path:
             return fake_service.reply(200, {"compute": {"name": self.vm_name}})
         if request.method == "POST":
             return self._take_post(request, now)
@@ -199,7 +201,7 @@ class SimulatedHost:
         date = (START + timedelta(seconds=now - START.timestamp())).strftime("%a, %d %b %Y %H:%M:%S GMT")
         return fake_service.events(*standing, Date=date)
 
-    def _take_post(self, request: Sent, now: float) -> Reply:
+    def _take_post(self, request: Request, now: float) -> Reply:
         if self.refuses(now):
             raise Refused("It answered 400.", 400)
         for one in json.loads(request.body or b"{}")["StartRequests"]:
@@ -288,7 +290,6 @@ class Player:
             hosts=self.told,
             groups=self.world.groups,
             names=self.names,
-            options=self.options,
             now=self.world.now,
             approvals=self.approvals,
             answers=self.answers,
@@ -387,10 +388,15 @@ class Player:
     def _check_approvals(self) -> None:
         for one in self.run["approve"]:
             event_id = one["event"]["event_id"]
-            entry = next(entry for entry in self.run["plan"]["events"] if entry["event_id"] == event_id)
+            entries = [story["entry"] for story in self.run["events"].values()]
+            entry = next(entry for entry in entries if entry["event_id"] == event_id)
             for name in entry["hosts"]:
                 told = self.told.get(name) or {}
                 current = told.get("pass") == self.run["pass"] and told.get("order") == "ready"
+                record = (told.get("observation") or {}).get("record") or {"events": {}}
+                noted = record["events"].get(event_id.lower()) or {"ready": None, "claim": {}}
+                if not noted["ready"] or noted["claim"]["run_id"] != self.run_id:
+                    self.world.violations.append(f"{event_id} is to be approved against the record of {name}")
                 if not current or (told["report"] or {}).get("state") != "ready" or event_id not in told["events"]:
                     self.world.violations.append(f"{event_id} is to be approved without a report of {name}")
             if entry["holds"] or not entry["hosts"] or entry["unknown_names"]:

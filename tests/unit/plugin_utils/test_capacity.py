@@ -78,7 +78,7 @@ def test_a_host_leaves_a_group_only_once() -> None:
     ledger.take(["a"])
     assert not ledger.shortages(["a"])
     (shortage,) = ledger.shortages(["a", "b"])
-    assert shortage.message == "group 'web' would have 1 of 3 hosts available, 2 are required"
+    assert shortage == "group 'web' would have 1 of 3 hosts available, 2 are required"
 
 
 def test_hosts_that_are_away_are_not_available() -> None:
@@ -87,4 +87,4 @@ def test_hosts_that_are_away_are_not_available() -> None:
 
 def test_a_minimum_above_the_size_of_the_group_says_so() -> None:
     (shortage,) = Ledger({"web": ["a"]}, {"web": 2}, away=[]).shortages(["a"])
-    assert shortage.message == "group 'web' has only 1, so 2 available hosts can never be kept"
+    assert shortage == "group 'web' has only 1, so 2 available hosts can never be kept"

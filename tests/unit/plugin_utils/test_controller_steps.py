@@ -190,9 +190,12 @@ def test_a_balancer_that_could_not_be_looked_at_is_an_error_of_the_step() -> Non
         ({"results": [{"msg": "fine"}, {"unreachable": True, "item": {"host": "lb2"}}]}, False,
          "lb2: it could not be reached: no reason was given"),
         ({"failed": True, "msg": "{{ 1 + 1 }}\x1b[2J"}, False, "{ { 1 + 1 }}?[2J"),
+        # The host was taken out by Ansible itself, which leaves no result.
+        ("", False, controller.NOT_RUN),
+        (None, False, controller.NOT_RUN),
     ],
 )  # fmt: skip
-def test_what_the_tasks_left_is_an_answer_that_can_only_be_read(result: Json, ok: bool, message: str) -> None:
+def test_what_the_tasks_left_is_an_answer_that_can_only_be_read(result: t.Any, ok: bool, message: str) -> None:
     step = described(asked(OWN, "do"), OWN)
     told = controller.answer(step, {"until": str(step["until"]), "result": result})
     assert (told["ok"], told["message"]) == (ok, message)
@@ -217,6 +220,22 @@ def test_an_answer_to_another_request_is_none(given: t.Any) -> None:
 def test_what_ran_out_of_time_is_late(result: Json) -> None:
     step = described(asked(OWN, "do"), OWN)
     assert controller.answer(step, {"until": step["until"], "result": result})["late"] is True
+
+
+@pytest.mark.parametrize("probe", ["queue.stdout = 'paused'", ["ok", "a b"], "is defined"])
+def test_a_condition_that_is_none_is_found_before_anything_runs(probe: t.Any) -> None:
+    items = [{"name": "queue", "kind": "tasks", "options": {"do": "do.yml", "probe": probe, "undo_probe": None}}]
+    (said,) = controller.mistakes(items, lambda name, _probe: (name, []), "Drain step")
+    assert said.startswith("Drain step 'queue' (tasks): probe is ")
+    assert "which is no condition" in said
+
+
+@pytest.mark.parametrize(
+    "probe", [True, "queue.stdout == 'paused'", ["a is defined", "b in c"], "{{ x }} == 1", "p.yml"]
+)
+def test_a_condition_is_not_judged_by_what_it_refers_to(probe: t.Any) -> None:
+    items = [{"name": "queue", "kind": "tasks", "options": {"do": "do.yml", "probe": probe}}]
+    assert controller.mistakes(items, lambda name, _probe: (name, []), "Drain step") == []
 
 
 # Mistakes and passes

@@ -155,7 +155,7 @@ def test_a_payload_in_every_field_ends_no_run_and_reaches_no_message(payload: st
     for number, path in enumerate(FIELDS):
         told = {**admitted(with_value(path, PAYLOADS[payload])), "host": "web1", "pass": number + 1, "order": "ready",
                 "events": ["E1"], "settings": SETTINGS, "mistakes": [], "interruptions": [], "at": NOW}  # fmt: skip
-        seen = Seen({"web1": told}, {"all": ["web1"]}, {"web1": "vm1"}, {"forks": 5}, NOW + number)
+        seen = Seen({"web1": told}, {"all": ["web1"]}, {"web1": "vm1"}, NOW + number)
         before, run = run, advance({**run, "done": False}, seen)
         said = [*messages(before, run, NOW), *standing(run), *texts_in(report(run))]
         json.dumps(run, allow_nan=False)

@@ -6,7 +6,12 @@ from __future__ import annotations
 import typing as t
 
 import pytest
-from ansible_collections.graceful.azure.plugins.plugin_utils._host_settings import api_version
+from ansible_collections.graceful.azure.plugins.plugin_utils._host_settings import (
+    api_version,
+    in_words_of_inventory,
+    why_not_asked,
+)
+from ansible_collections.graceful.azure.plugins.plugin_utils._settings import read_settings
 
 
 @pytest.mark.parametrize(
@@ -22,3 +27,34 @@ from ansible_collections.graceful.azure.plugins.plugin_utils._host_settings impo
 def test_the_version_that_auto_has_found_is_remembered_for_the_run(written: str, seen: t.Any, asked_with: str) -> None:
     assert api_version(written, {"observation": seen}) == asked_with
     assert api_version(written, {}) == written
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("endpoint", "127.0.0.1:19403"),
+        ("endpoint", "{{ nowhere }}"),
+        ("api_version", ["2020-07-01"]),
+        ("vm_name", {"name": "shop_0"}),
+        ("record_dir", "records"),
+    ],
+)
+def test_a_host_is_not_asked_if_it_is_written_wrong_where_or_how(name: str, value: t.Any) -> None:
+    def template(given: t.Any) -> t.Any:
+        if given == "{{ nowhere }}":
+            raise ValueError("'nowhere' is undefined")
+        return given
+
+    settings = read_settings({f"graceful_{name}": value, "graceful_confirm": "perhaps"}, template)
+    assert why_not_asked(settings).startswith("it was not asked: ")
+    assert f"graceful_{name}" in why_not_asked(settings)
+    assert "graceful_confirm" not in why_not_asked(settings)
+    # What only says what is done with the host does not keep it from being asked.
+    assert why_not_asked(read_settings({"graceful_window": "never", "graceful_confirm": "perhaps"}, template)) == ""
+
+
+def test_errors_name_the_variables_of_the_inventory() -> None:
+    error = "http://127.0.0.1:1 cannot be reached. Is this an Azure VM, and is endpoint right?"
+    told: t.Any = {"observation": {"error": error}, "report": {"message": None}}
+    assert in_words_of_inventory(told)["observation"]["error"].endswith("and is graceful_endpoint right?")
+    assert in_words_of_inventory({"observation": None, "report": None}) == {"observation": None, "report": None}

@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 
 import pytest
 from ansible_collections.graceful.azure.plugins.module_utils._errors import NoConnection, WrongOption
-from ansible_collections.graceful.azure.plugins.module_utils._transport import Reply
+from ansible_collections.graceful.azure.plugins.module_utils._transport import Reply, Request
 from ansible_collections.graceful.azure.plugins.plugin_utils import _polling as polling
 
 Json = dict[str, t.Any]
@@ -37,14 +37,12 @@ class Service:
         self.status = 200
         self.asked: list[str] = []
 
-    def send(
-        self, method: str, url: str, query: t.Any, headers: t.Any, body: t.Any, connect: float, total: float
-    ) -> Reply:
-        self.asked.append(url)
+    def send(self, request: Request) -> Reply:
+        self.asked.append(request.path)
         if self.failure:
             raise self.failure()
         content: Json = {"DocumentIncarnation": 1, "Events": self.events}
-        if url.endswith("/instance"):
+        if request.path.endswith("/instance"):
             content = {"compute": {"name": "shop_0"}}
         return Reply(self.status, {}, json.dumps(content).encode())
 

@@ -15,8 +15,9 @@ from ansible_collections.graceful.azure.plugins.plugin_utils._readiness import (
 )
 
 Json = dict[str, t.Any]
-SEEN: Json = {"endpoint": "http://127.0.0.1", "vm_name": "web_0", "clock_offset": -0.4, "events": [{"event_id": "E1"}]}
-MISSING = "Failed to import the required Python library (requests) on web1's Python /usr/bin/python3."
+SEEN: Json = {"endpoint": "http://127.0.0.1", "vm_name": "web_0", "clock_offset": -0.4,
+              "events": [{"event_id": "E1", "affects_me": True}, {"event_id": "E2", "affects_me": False}]}  # fmt: skip
+MISSING = "The Python library (requests) is missing for /usr/bin/python3."
 
 
 def answer(raw: Json | None = None, report: Json | None = None, seen: Json | None = None, **written: t.Any) -> Json:
@@ -37,7 +38,6 @@ def judged(answers: t.Mapping[str, Json], groups: t.Collection[str] = (), **inst
         (answer(), ""),
         (answer({"unreachable": True, "msg": "no route."}), "The host cannot be reached: no route. Check"),
         (answer({"failed": True, "msg": "Connection refused."}), "Connection refused."),
-        (answer({"failed": True, "msg": MISSING}), MISSING),
         (answer(seen={"error": "The service says no.", "events": None}), "The service says no."),
         (answer(seen={"vm_name": None}), "Set graceful_vm_name"),
         (answer(seen={"clock_offset": None}), "does not tell its time"),
@@ -68,14 +68,16 @@ def test_what_hosts_have_in_common_is_said_once() -> None:
     assert [line for line in found["table"] if "wrong." in line] == ["web1 and web2: wrong."]
 
 
-def test_why_the_library_could_not_be_installed_says_more_than_that_it_is_missing() -> None:
-    without = answer({"failed": True, "msg": MISSING})
+def test_a_host_without_the_library_is_ready_and_told_what_to_do_about_it() -> None:
+    without = answer(seen={"warnings": [MISSING]})
     assert library_is_missing(without)
     assert not library_is_missing(answer())
-    found = judged({"web1": without, "web2": answer()}, web1="no network", web2="not needed")
-    assert found["problems"] == {
-        "web1": ["The Python library requests is missing and could not be installed: no network"]
-    }
+    assert not library_is_missing(answer({"unreachable": True}))
+    seen = "python3-requests was installed, but that Python does not see it. Install requests for that Python."
+    found = judged({"web1": without, "web2": answer(seen={"vm_name": "web_2"})}, web1=seen, web2="not needed")
+    assert found["problems"] == {}
+    said = f"Warning: web1: {MISSING} {seen} Only the three modules scheduled_… need it."
+    assert [line for line in found["table"] if line.startswith("Warning")] == [said]
 
 
 def test_hosts_that_share_an_azure_name_are_told_so() -> None:

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.graceful.azure.plugins.module_utils._document import EVENT_FIELDS
-from ansible_collections.graceful.azure.plugins.plugin_utils._recap import messages, standing
+from ansible_collections.graceful.azure.plugins.plugin_utils._recap import failure_of, messages, planned, standing
 from ansible_collections.graceful.azure.plugins.plugin_utils._report import VERDICTS
+from ansible_collections.graceful.azure.tests.unit.module_utils.engine_world import step
 from ansible_collections.graceful.azure.tests.unit.plugin_utils.simulation import Player, World
 
 Json = dict[str, t.Any]
@@ -44,7 +45,7 @@ def test_each_line_has_its_time_and_nothing_is_said_twice(world: World) -> None:
     assert all(line[:8].replace(":", "").isdigit() for line in player.lines)
     assert len(told) == len(set(told))
     assert [line for line in told if line.startswith("Reboot")] == [
-        "Reboot of web1 and web2: drain, then approve.",
+        "Reboot of web1 and web2, in 5 min: drain, then approve.",
         "Reboot of web1 and web2: approved by web1 at 2026-09-19T18:00:01Z.",
         "Reboot of web1 and web2: Azure has started it.",
         "Reboot of web1 and web2: it is over.",
@@ -68,7 +69,125 @@ def test_what_failed_is_said_with_the_attempt_and_when_it_is_tried_again(world: 
     player.play()
     failed = [line for line in player.lines if "FAILED" in line]
     assert failed[0].endswith(f"web1: FAILED: {DRAIN_FAILS}. It is tried again in 10 s.")
-    assert any("FAILED (attempt 2)" in line for line in failed)
+    # One line for each attempt: that the time until the next one counts down is no news.
+    assert len(failed) == 2
+    assert "FAILED (attempt 2)" in failed[1]
+
+
+def test_an_event_is_not_said_to_begin_each_time_that_a_step_is_tried_again(world: World) -> None:
+    world.add("web1")
+    world.hosts["web1"].machine.fail("do app")
+    world.announce("E1", "web1", notice=120)
+    player = Player(world)
+    player.play()
+    said = [line.split(": ")[1] for line in player.lines if " Reboot of web1" in line]
+    assert said == [
+        "drain, then approve.",
+        "HELD, not approved, because web1 is not ready",
+        "it is over.",
+    ]
+
+
+def test_an_event_that_comes_to_name_another_host_is_said_again(world: World) -> None:
+    world.add("web1", "web2")
+    world.hosts["web1"].machine.fail("do app")
+    event = world.announce("E1", "web1", notice=120)
+    player = Player(world)
+    player.play_until(lambda: player.run["pass"] == 2)
+    event.resources.append("vm-web2")
+    player.one_pass()
+    assert " Reboot of web1 and web2, in " in "".join(player.lines)
+
+
+def test_what_azure_has_started_is_not_said_to_be_drained_any_more(world: World) -> None:
+    (web1,) = world.add("web1")
+    web1.steps = [step("lb", "remote"), step("lb2", "remote")]
+    world.announce("E1", "web1", notice=18, type="Freeze", lasts=60)
+    player = Player(world)
+    player.one_pass()
+    player.play(each=lambda: setattr(world, "now", world.now + 12))
+    (started,) = [number for number, line in enumerate(player.lines) if "Azure has started it." in line]
+    assert [line for line in player.lines[started:] if "drains" in line or "FAILED" in line] == []
+    assert player.lines[-1].endswith("web1: NOT READY when Azure acted; its health was not checked")
+
+
+def test_a_ready_host_that_verifies_itself_again_is_not_said_to_drain(world: World) -> None:
+    (web1,) = world.add("web1", confirm=True)
+    web1.steps = [step("lb", "remote")]
+    world.announce("E1", "web1", notice=120)
+    player = Player(world)
+    player.play()
+    host_lines = [line.split(" ", 1)[1] for line in player.lines if " web1: " in line]
+    ready = next(number for number, line in enumerate(host_lines) if line.startswith("web1: ready"))
+    assert not any("drains" in line for line in host_lines[ready:])
+    assert not any(".." in line for line in [*player.lines, *player.report()["messages"]])
+
+
+# The plan
+
+
+def plan_of(world: World, run_id: str = "run-1", **options: t.Any) -> list[str]:
+    player = Player(world, run_id, **options)
+    player.one_pass()
+    return planned(player.run)
+
+
+def test_the_plan_says_what_begins_now_and_what_speaks_against_an_approval(world: World) -> None:
+    world.add("web1", "web2")
+    world.announce("E1", "web1", "vm9")
+    world.announce("E2", "web2")
+    assert plan_of(world) == [
+        "Events: 2. Hosts that they touch: 2 of 2.",
+        "'E1': Reboot of web1 in 5 min: drain, then approve (rule 'reboot or move'):"
+        " a drained host loses nothing, and approving saves the wait.",
+        "  drain now: web1",
+        "  not approved: no inventory host has the Azure name 'vm9'",
+        "'E2': Reboot of web2 in 5 min: drain, then approve (rule 'reboot or move'):"
+        " a drained host loses nothing, and approving saves the wait.",
+        "  drain now: web2",
+    ]
+
+
+def test_the_plan_does_not_say_that_something_is_drained_where_a_mistake_stops_everything(world: World) -> None:
+    world.add("web1", "web2")
+    world.hosts["web1"].mistakes = ["graceful_polcy is set, but there is no such variable."]
+    world.announce("E1", "web1", "web2")
+    _head, _reason, *more = plan_of(world)
+    assert more == [
+        "  not approved: web1: graceful_polcy is set, but there is no such variable.",
+        "  nothing is begun until this is corrected",
+    ]
+
+
+def test_the_plan_does_not_say_that_something_is_drained_where_another_run_does_it(world: World) -> None:
+    world.add("web1")
+    world.announce("E1", "web1")
+    Player(world).play_until(lambda: bool(world.drained()))
+    _head, _reason, *more = plan_of(world, "run-2")
+    assert more == ["  not approved: the run 'name of run-1' is handling it on web1"]
+
+
+def test_the_plan_of_what_has_started_says_nothing_about_approving(world: World) -> None:
+    world.add("web1")
+    world.announce("E1", "web1", notice=0, lasts=600)
+    world.now += 400
+    assert plan_of(world)[1:] == ["'E1': Reboot of web1 has started: wait until it is over."]
+
+
+def test_the_plan_says_which_deletions_belong_together(world: World) -> None:
+    world.add("web1", "web2")
+    world.announce("E1", "web1", type="Terminate")
+    world.announce("E2", "web2", type="Terminate")
+    assert "  Azure starts it when 'E2' is approved, too" in plan_of(world)
+
+
+def test_check_mode_names_the_steps_and_says_what_would_be_held(world: World) -> None:
+    world.add("web1", takes="out (command), queue (tasks); saves cache")
+    world.announce("E1", "web1", "vm9")
+    assert "    web1: out (command), queue (tasks); saves cache" in plan_of(world, check_mode=True)
+    first, second, *_more = Player(world, check_mode=True).play()["messages"]
+    assert first.startswith("would be held: Reboot of web1 in 5 min: drain, then approve")
+    assert second == "  because no inventory host has the Azure name 'vm9'."
 
 
 def test_the_last_screen_says_what_is_announced_what_is_done_and_what_is_stuck(world: World) -> None:
@@ -78,7 +197,7 @@ def test_the_last_screen_says_what_is_announced_what_is_done_and_what_is_stuck(w
     player = Player(world)
     player.play_until(lambda: player.run["pass"] == 2)
     first, *more = standing(player.run)
-    assert first.startswith("Reboot of web1 and web2: HELD, not approved, because web2 is not ready: ")
+    assert first.startswith("Reboot of web1 and web2, in 5 min: HELD, not approved, because web2 is not ready: ")
     assert DRAIN_FAILS in first
     assert more == ["  ready: web1", "  not ready yet: web2"]
 
@@ -191,7 +310,7 @@ def test_groups_that_do_not_exist_mistakes_and_webhooks_that_nobody_can_be_told_
     world.announce("E1", "web1")
     player = Player(world)
     player.play()
-    player.run["options"] = {"webhook_mistake": "graceful_webhooks must be a list."}
+    player.run["options"]["webhook_mistake"] = "graceful_webhooks must be a list."
     told = "\n".join(player.report()["messages"])
     assert "group 'wbe', which the inventory does not have" in told
     assert "graceful_polcy is set" in told
@@ -203,6 +322,55 @@ def test_check_mode_fails_if_something_is_written_wrong(world: World) -> None:
     assert Player(world, check_mode=True).play()["result"] == "nothing"
     world.hosts["web1"].mistakes = ["graceful_polcy is set, but there is no such variable."]
     assert Player(world, check_mode=True).play()["result"] == "failed"
+
+
+@pytest.mark.parametrize("trouble", ["away", "blind"])
+def test_check_mode_fails_if_a_host_cannot_be_asked(world: World, trouble: str) -> None:
+    world.add("web1", "web2")
+    setattr(world.hosts["web1"], trouble, lambda _now: True)
+    report = Player(world, check_mode=True).play()
+    assert report["result"] == "failed"
+    assert failure_of(report)
+
+
+# Azure starts an event before all its hosts are ready
+
+
+@pytest.mark.parametrize(("notice", "lasts"), [(18, 1), (18, 100), (8, 1)], ids=["short", "seen", "not begun"])
+def test_who_was_not_ready_when_azure_acted_is_a_failure_of_the_run(world: World, notice: int, lasts: int) -> None:
+    (web1,) = world.add("web1")
+    web1.steps = [step("lb", "remote"), step("lb2", "remote")]
+    world.announce("E1", "web1", notice=notice, lasts=lasts)
+    player = Player(world)
+    player.one_pass()
+
+    def slow() -> None:
+        # The steps of the controller take their time.
+        world.now += 12
+
+    report = player.play(each=slow)
+    assert (report["result"], story(report)["outcome"]) == ("held", "held")
+    assert story(report)["holds"][0].startswith("web1 was not ready when Azure started it: ")
+    assert failure_of(report)
+    assert "web1: NOT READY when Azure acted; its health was not checked." in report["messages"]
+
+
+def test_a_host_that_was_caught_and_is_healthy_is_not_called_drained(world: World) -> None:
+    world.add("web1", health=True)
+    world.hosts["web1"].machine.fail("do app")
+    world.announce("E1", "web1", notice=30)
+    player = Player(world)
+    assert "web1: NOT READY when Azure acted; it is healthy now." in player.play()["messages"]
+
+
+def test_what_azure_starts_when_all_are_ready_is_completed(world: World) -> None:
+    world.add("web1", confirm=True)
+    world.announce("E1", "web1", notice=60)
+    player = Player(world)
+    player.said = lambda _event_id: "no"
+    report = player.play()
+    assert "NOT READY" not in "".join(report["messages"])
+    assert report["hosts"]["web1"]["result"] == "restored"
 
 
 def test_every_result_has_a_verdict() -> None:
@@ -247,7 +415,35 @@ def test_a_run_that_leaves_an_event_to_another_one_says_so(world: World) -> None
     world.announce("E1", "web1")
     first = Player(world)
     first.play_until(lambda: bool(world.drained()))
-    assert why(world, "run-2") == "The run ended because another run has Reboot of web1 in hand."
+    assert why(world, "run-2") == "The run ended because another run is handling Reboot of web1."
+
+
+@pytest.mark.parametrize(("hosts", "whom"), [(2, "the host"), (4, "the 3 hosts")])
+def test_a_run_that_could_not_ask_a_host_does_not_say_that_nothing_is_announced(
+    world: World, hosts: int, whom: str
+) -> None:
+    world.add(*(f"web{number}" for number in range(hosts)))
+    world.hosts["web0"].away = lambda _now: True
+    ended = "The run ended because web0 could not be asked."
+    assert why(world) == f"Nothing is announced to {whom} that answered. {ended}"
+
+
+@pytest.mark.parametrize(
+    ("result", "said"), [("held", "An event was held"), ("failed", "The maintenance has failed"), ("done", "")]
+)
+def test_the_last_error_says_what_happened_and_where_to_read_on(result: str, said: str) -> None:
+    told = {"result": result, "drill": False, "run": {"check_mode": False}}
+    more = "; the recap above and the report (/tmp/latest.html) say why."
+    assert failure_of(told, "/tmp/latest.html") == (said + more if said else "")
+
+
+def test_how_long_an_event_took_counts_from_its_approval_also_by_an_earlier_run(world: World) -> None:
+    world.add("web1")
+    world.announce("E1", "web1", lasts=300)
+    killed = Player(world)
+    killed.play_until(lambda: bool(killed.run["events"].get("e1", {}).get("approved")))
+    world.now += 200
+    assert "took 5 min" in story(Player(world, "run-2").play())["message"]
 
 
 def test_a_run_that_could_not_put_a_host_back_says_so(world: World) -> None:

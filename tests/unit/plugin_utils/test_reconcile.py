@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import typing as t
 from pathlib import Path
@@ -568,6 +569,26 @@ def test_a_host_that_is_lost_after_it_was_ready_takes_the_approval_back(world: W
     assert report["result"] == "failed"
 
 
+def test_a_host_that_ansible_does_not_come_back_to_is_not_waited_for(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.add("web1", "web2")
+    world.hosts["web2"].away = lambda _now: True
+    event = world.announce("E1", "web2")
+    player = Player(world)
+    player.names = {"web2": "web2"}
+    act = player._act
+
+    def act_and_lose(hosts: t.Sequence[str]) -> None:
+        act(hosts)
+        player.told["web2"]["lost"] = True
+
+    monkeypatch.setattr(player, "_act", act_and_lose)
+    report = player.play(passes=3)
+    assert (report["result"], outcome(report)) == ("held", "held")
+    assert event.posts == []
+
+
 def test_a_host_that_does_not_come_back_ends_the_run_as_unreachable(world: World) -> None:
     world.add("web1", "web2")
     event = world.announce("E1", "web1", "web2")
@@ -715,6 +736,36 @@ def test_hosts_agree_that_they_are_ready_although_passes_take_long(world: World,
     assert event.posts[0][0] < event.not_before
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda record: record["events"]["e1"].update(ready=None),
+        lambda record: record["events"]["e1"]["claim"].update(run_id="run-9", silent_until=0.0),
+        lambda record: record["events"].clear(),
+        None,
+    ],
+)
+def test_a_report_that_a_host_is_ready_does_not_count_if_its_record_says_otherwise(
+    world: World, change: t.Callable[[Json], t.Any] | None
+) -> None:
+    world.add("web1", "web2")
+    world.announce("E1", "web1", "web2", notice=3600)
+    player = Player(world)
+    player.play_until(lambda: bool(player.run["approve"]))
+    told = {host: {**one, "pass": player.run["pass"] + 1} for host, one in player.told.items()}
+    seen = Seen(told, world.groups, {}, world.now)
+    assert [one["event"]["event_id"] for one in advance(player.run, seen)["approve"]] == ["E1"]
+    changed = copy.deepcopy(told)
+    if change is None:
+        changed["web2"]["observation"]["record"] = None
+    else:
+        change(changed["web2"]["observation"]["record"])
+    run = advance(player.run, seen._replace(hosts=changed))
+    assert run["approve"] == []
+    assert "web2 is not ready: its record does not say" in " ".join(run["events"]["e1"]["waits_for"])
+    assert run["orders"]["web2"]["order"] == "ready"
+
+
 def test_a_step_that_a_host_has_asked_for_long_ago_is_not_taken_before_it_is_asked_again(world: World) -> None:
     (host,) = world.add("web1")
     host.steps = [step("lb", "remote")]
@@ -723,7 +774,7 @@ def test_a_step_that_a_host_has_asked_for_long_ago_is_not_taken_before_it_is_ask
     player.play_until(lambda: bool(player.run.get("controller_steps")))
     told, before = player.told["web1"], player.run
     late = {"web1": {**told, "pass": before["pass"] + 1}}
-    seen = Seen(late, world.groups, {}, player.options, told["at"] + 61)
+    seen = Seen(late, world.groups, {}, told["at"] + 61)
     assert advance(before, seen)["controller_steps"] == {}
     assert advance(before, seen._replace(now=told["at"] + 30))["controller_steps"]["web1"]["name"] == "lb"
 
@@ -815,7 +866,7 @@ def test_check_mode_fails_if_something_is_written_wrong(world: World, announced:
 def test_check_mode_fails_if_the_webhooks_are_written_wrong(world: World) -> None:
     world.add("web1")
     player = Player(world, check_mode=True)
-    player.run["options"] = {"webhook_mistake": "graceful_webhooks[0] needs a url"}
+    player.run["options"]["webhook_mistake"] = "graceful_webhooks[0] needs a url"
     report = player.play()
     assert report["result"] == "failed"
     assert "Nobody is told: graceful_webhooks[0] needs a url" in report["messages"]
@@ -980,8 +1031,11 @@ def test_what_a_live_run_has_is_left_to_it(world: World) -> None:
     event = world.announce("E1", "web1", "web2")
     claim(world, "web1", "E1", "run-9")
     report = Player(world).play()
-    assert outcome(report) == "held_by_other_run"
-    assert "name of run-9 has it in hand on web1" in holds(report)
+    assert (outcome(report), report["result"]) == ("held_by_other_run", "nothing")
+    drained = [line for line in report["messages"] if line.startswith("web1: ")]
+    assert [line.split(",")[0] for line in drained] == ["web1: drained by the run 'name of run-9'"]
+    assert drained[0].endswith("or at once with -e graceful_force_claim=true.")
+    assert "the run 'name of run-9' is handling it on web1" in holds(report)
     assert event.posts == []
     assert world.hosts["web2"].machine.happened == []
     record = world.hosts["web1"].record
@@ -1023,6 +1077,27 @@ def test_what_a_dead_run_left_is_put_back_when_its_event_is_gone(world: World) -
     assert world.drained() == []
 
 
+@pytest.mark.parametrize("stands", [False, True])
+def test_a_claim_from_a_time_that_has_not_come_yet_does_not_keep_others_away_for_ever(
+    world: World, stands: bool
+) -> None:
+    """The host's clock was a day ahead when a run claimed it, and that run is dead."""
+    world.add("web1")
+    event = world.announce("E1", "web1", notice=3600)
+    world.now += 86400
+    claim(world, "web1", "E1", "run-9")
+    world.now -= 86400
+    if not stands:
+        event.cancelled = world.now
+    # The host sets the claim right when it is asked, and lets the other run be silent for its time once more.
+    asked = Player(world)
+    asked.play()
+    assert orders_of(asked, "web1")[1:] != []
+    world.now += 200
+    assert Player(world, "run-2").play()["result"] == "done"
+    assert world.drained() == []
+
+
 @pytest.mark.parametrize("force", [False, True])
 def test_a_drill_does_not_put_back_what_it_did_not_announce(world: World, force: bool) -> None:
     """Its hosts do not ask Azure, so it cannot know whether that event is over."""
@@ -1042,8 +1117,23 @@ def test_what_a_live_run_has_not_put_back_yet_is_told_and_left_alone(world: Worl
     world.add("web1")
     claim(world, "web1", "E0", "run-9")
     report = Player(world).play()
-    assert "name of run-9 has what is left of e0 in hand" in "\n".join(report["messages"])
+    told = report["messages"][0]
+    assert told.startswith("web1: drained by the run 'name of run-9', which last gave a sign 0 s ago. If it is dead: ")
     assert world.drained() == ["web1"]
+
+
+def test_what_another_run_has_on_the_same_host_is_not_counted_as_closed_by_this_one(world: World) -> None:
+    world.add("web1")
+    world.announce("E1", "web1")
+    player = Player(world)
+    player.play()
+    told, closed = player.told["web1"], player.told["web1"]["report"]["closed"]
+    # The host tells its whole record as it was.
+    closed["events"]["e2"] = {**closed["events"]["e1"], "claim": {**closed["events"]["e1"]["claim"], "run_id": "run-9"}}
+    before = {**player.run, "pass": told["pass"] - 1}
+    before["hosts"]["web1"]["closed"] = []
+    after = advance(before, Seen(player.told, world.groups, {}, world.now))
+    assert after["hosts"]["web1"]["closed"] == ["e1"]
 
 
 def test_an_event_that_a_dead_run_began_is_taken_over(world: World) -> None:

@@ -125,6 +125,10 @@ def test_nothing_is_written_where_no_name_is_new(tmp_path: Path) -> None:
     assert names(tmp_path) == []
 
 
+def test_names_that_cannot_be_written_are_no_error() -> None:
+    report_dir.keep_names("/dev/null/nowhere", {"web1": "shop_0"})
+
+
 def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     (tmp_path / "latest.html").mkdir()
     with pytest.raises(OSError, match="directory"):

@@ -16,7 +16,6 @@ from ansible_collections.graceful.azure.plugins.plugin_utils._settings import (
     SETTINGS_ON,
     Items,
     Settings,
-    drain_not_set,
     misspelt,
     read_settings,
 )
@@ -59,7 +58,9 @@ def test_without_anything_written_all_defaults_hold_and_nothing_is_wrong() -> No
     assert set(settings.values) == set(SETTINGS)
     for key, setting in SETTINGS.items():
         value = settings.values[key]
-        assert (value.items if isinstance(value, Items) else value) == setting.default
+        # Whether they are set is a field of its own.
+        default = [] if key == "drain_steps" else setting.default
+        assert (value.items if isinstance(value, Items) else value) == default
 
 
 @pytest.mark.parametrize("key", SETTINGS)
@@ -173,16 +174,54 @@ def test_what_a_command_line_or_a_survey_makes_of_a_value_is_read_as_it_was_mean
     [
         (True, True),
         ("yes", True),
-        ("perhaps", True),
+        (" Y ", True),
         (1, True),
         (False, False),
         ("no", False),
         ("off", False),
         (0, False),
+        ("f", False),
     ],
 )
-def test_whatever_is_not_clearly_a_no_asks_a_person(written: t.Any, asks: bool) -> None:
+def test_a_person_is_asked_or_not_in_all_ways_to_say_yes_and_no(written: t.Any, asks: bool) -> None:
     assert read(confirm=written).values["confirm"] is asks
+
+
+@pytest.mark.parametrize("key", ["confirm", "undo_on_failure"])
+@pytest.mark.parametrize("written", ["maybe", 2, [], {"a": 1}])
+def test_what_is_neither_yes_nor_no_is_a_mistake(key: str, written: t.Any) -> None:
+    assert "must be true or false" in read(**{key: written}).mistakes[f"graceful_{key}"]
+
+
+def test_a_program_is_a_list_and_not_a_line_for_a_shell() -> None:
+    step = {
+        "name": "app",
+        "kind": "command",
+        "do": ["touch", "/x"],
+        "probe": ["test", "-e", "/x"],
+        "undo": ["rm", "/x"],
+    }
+    for key in ("do", "probe", "undo"):
+        said = read(drain_steps=[{**step, key: "touch /x"}]).mistakes["graceful_drain_steps"]
+        assert f"{key} has to be a list, such as [touch, /x]" in said
+    assert read(drain_steps=[step]).mistakes == {}
+    saved = [{"name": "dump", "kind": "command", "argv": "dump all"}]
+    assert "argv has to be a list" in read(checkpoint=saved).mistakes["graceful_checkpoint"]
+    assert "argv has to be a list" in read(health=[{"argv": "true"}]).mistakes["graceful_health"]
+    # Where a text is a file or a condition, it stays one.
+    own = [{"name": "own", "kind": "tasks", "do": "do.yml", "probe": "paused", "undo": "undo.yml"}]
+    assert read(drain_steps=own).mistakes == {}
+
+
+@pytest.mark.parametrize("name", ["gracefull_wait", "Graceful_wait", "GRACEFUL_wait", "gracful_wait", "gracefuly_wait"])
+def test_a_beginning_that_is_nearly_ours_is_a_spelling_mistake(name: str) -> None:
+    found = read_settings({name: 5}, lambda value: value).mistakes
+    assert found == {name: f"{name} is set, but there is no such variable. Is graceful_wait meant?"}
+
+
+@pytest.mark.parametrize("name", ["gracefully_wait", "graceful", "gratis_wait", "gracefull_shop", "wait", "grace_wait"])
+def test_other_names_are_none_of_our_business(name: str) -> None:
+    assert read_settings({name: 5}, lambda value: value).mistakes == {}
 
 
 # Names that do not exist
@@ -221,9 +260,11 @@ def test_what_an_earlier_job_of_a_workflow_left_is_no_mistake() -> None:
 
 
 def test_an_empty_list_of_steps_is_a_choice_and_a_missing_one_is_none() -> None:
-    assert drain_not_set({}) is True
-    assert drain_not_set({"graceful_drain_steps": None}) is True
-    assert drain_not_set({"graceful_drain_steps": []}) is False
+    assert read().drain_not_set
+    assert read(drain_steps=None).drain_not_set
+    assert read(drain_steps="").drain_not_set, "a template or a survey that comes to nothing"
+    assert not read(drain_steps=[]).drain_not_set
+    assert not read(drain_steps=[{}]).drain_not_set, "it is wrong, which is said"
 
 
 # Steps, checkpoints and health checks
@@ -294,7 +335,7 @@ WRONG: list[tuple[t.Any, str]] = [
 def test_a_step_that_cannot_be_carried_out_is_said_with_what_is_allowed(steps: t.Any, said: str) -> None:
     assert said in mistake(drain_steps=steps)
     # Nothing of a list with a mistake is carried out.
-    assert read(drain_steps=steps).values["drain_steps"] is None
+    assert read(drain_steps=steps).values["drain_steps"].items == []
 
 
 @pytest.mark.parametrize(

@@ -146,6 +146,15 @@ def test_reconnecting_pauses_within_the_time_left_and_resets_the_connection(left
     assert action._connection._shell.tmpdir is None
 
 
+def test_a_connection_whose_reset_fails_is_closed() -> None:
+    action = FakeAction(UNREACHABLE)
+    closed: list[bool] = []
+    action._connection.reset = lambda: 1 / 0
+    action._connection.close = lambda: closed.append(True)
+    sliced(action)[0].reconnect(1)
+    assert closed == [True]
+
+
 def test_a_connection_that_cannot_be_reset_is_used_as_it_is() -> None:
     action = FakeAction(UNREACHABLE)
     del action._connection.reset

@@ -26,9 +26,9 @@ def action(plugin_loader: None) -> t.Any:
     return types.SimpleNamespace(_loader=DataLoader(), _task=task)
 
 
-def read(action: t.Any, file: Path, text: str, probe: bool = False) -> task_files.TaskFile:
+def read(action: t.Any, file: Path, text: str, probe: bool = False) -> list[str]:
     file.write_text(text)
-    return task_files.TaskFile(str(file), action).read(probe)
+    return task_files.read(str(file), action, probe)
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_the_first_file_of_that_name_is_the_one(tmp_path: Path) -> None:
 
 def test_a_good_file_names_what_its_tasks_registered(action: t.Any, tmp_path: Path) -> None:
     blocks = f"{PING}- block:\n    - ansible.builtin.command: /bin/true\n      register: ran\n"
-    assert read(action, tmp_path / "do.yml", blocks).evidence == ["asked", "ran"]
+    assert read(action, tmp_path / "do.yml", blocks) == ["asked", "ran"]
 
 
 @pytest.mark.parametrize(
@@ -79,6 +79,29 @@ def test_what_would_end_the_run_is_refused(action: t.Any, tmp_path: Path, text: 
         read(action, tmp_path / "do.yml", text)
 
 
+@pytest.mark.parametrize("end", ["end_play", "end_host", "end_batch", "end_role"])
+def test_a_file_does_not_take_hosts_out_of_the_run(action: t.Any, tmp_path: Path, end: str) -> None:
+    # Newer versions of ansible-core refuse the last one themselves.
+    with pytest.raises(task_files.Unusable, match=f"which uses meta: {end}. The host would leave the run|end_role"):
+        read(action, tmp_path / "do.yml", f"- block:\n    - ansible.builtin.meta: {end}\n      when: done is defined\n")
+    read(action, tmp_path / "good.yml", "- ansible.builtin.meta: reset_connection\n")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{PING}  run_once: true\n",
+        f'{PING}  run_once: "{{{{ once }}}}"\n',
+        "- run_once: true\n  block:\n    - name: Ask\n      ansible.builtin.ping:\n      register: asked\n",
+        "- name: Ask\n  run_once: true\n  ansible.builtin.include_tasks: other.yml\n",
+    ],
+)
+def test_what_one_host_finds_does_not_count_for_the_others(action: t.Any, tmp_path: Path, text: str) -> None:
+    with pytest.raises(task_files.Unusable, match="'Ask' has run_once: one host's result would count for all"):
+        read(action, tmp_path / "do.yml", text)
+    assert read(action, tmp_path / "good.yml", f"{PING}  run_once: false\n") == ["asked"]
+
+
 def test_a_mistake_in_what_a_file_includes_is_found_too(action: t.Any, tmp_path: Path) -> None:
     (tmp_path / "inner.yml").write_text("a: b\n")
     with pytest.raises(task_files.Unusable, match=r"which includes 'inner.yml', which is not a list of tasks"):
@@ -90,7 +113,7 @@ def test_a_mistake_in_what_a_file_includes_is_found_too(action: t.Any, tmp_path:
 
 def test_a_task_of_a_probe_that_looks_at_the_host_has_to_register_what_it_saw(action: t.Any, tmp_path: Path) -> None:
     good = f"{PING}- ansible.builtin.assert:\n    that: asked is defined\n"
-    assert read(action, tmp_path / "probe.yml", good, probe=True).evidence == ["asked"]
+    assert read(action, tmp_path / "probe.yml", good, probe=True) == ["asked"]
     with pytest.raises(task_files.Unusable, match="'Ask' registers nothing"):
         read(action, tmp_path / "silent.yml", PING.replace("  register: asked\n", ""), probe=True)
     with pytest.raises(task_files.Unusable, match="which includes others"):
@@ -110,4 +133,4 @@ def test_what_a_host_names_is_found_beside_its_inventory_and_mistakes_say_which_
         "Drain step 'queue' (tasks): undo",
         "Checkpoint 'dump' (tasks): file",
     ]
-    assert file_mistakes(action, variables, {"drain_steps": None}) == []
+    assert file_mistakes(action, variables, dict.fromkeys(("drain_steps", "checkpoint"), Items([], {}))) == []

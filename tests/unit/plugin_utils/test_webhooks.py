@@ -81,7 +81,7 @@ def test_the_documentation_of_the_module_has_the_options_that_are_checked() -> N
     ],
 )
 def test_a_webhook_without_mistakes(item: Data) -> None:
-    assert webhooks.webhook_mistake(item) == ""
+    assert webhooks.read_webhook(item)[0] == ""
 
 
 @pytest.mark.parametrize(
@@ -115,14 +115,14 @@ def test_a_webhook_without_mistakes(item: Data) -> None:
     ],
 )
 def test_a_mistake_is_said_without_the_value(item: t.Any, mistake: str) -> None:
-    said = webhooks.webhook_mistake(item)
+    said = webhooks.read_webhook(item)[0]
     assert said.startswith(mistake)
     assert said.endswith(".")
     assert "s3cret" not in said
 
 
 def test_what_is_not_set_has_a_default() -> None:
-    assert webhooks.with_defaults({"url": URL, "timeout": None, "events": []}) == {
+    assert webhooks.read_webhook({"url": URL, "timeout": None, "events": []})[1] == {
         "url": URL,
         "format": "json",
         "key": None,
@@ -130,8 +130,8 @@ def test_what_is_not_set_has_a_default() -> None:
         "headers": {},
         "timeout": 5,
     }
-    assert webhooks.with_defaults({"format": "pagerduty", "key": "k"})["url"] == webhooks.PAGERDUTY_URL
-    assert webhooks.with_defaults({"format": "pagerduty", "key": "k", "url": URL})["url"] == URL
+    assert webhooks.read_webhook({"format": "pagerduty", "key": "k"})[1]["url"] == webhooks.PAGERDUTY_URL
+    assert webhooks.read_webhook({"format": "pagerduty", "key": "k", "url": URL})[1]["url"] == URL
 
 
 # What is news
@@ -214,7 +214,7 @@ def test_a_broken_file_counts_as_nothing_told(told: t.Any) -> None:
 
 
 def posted(form: str, data: Data, occasion: str, *event_ids: str) -> list[Data]:
-    webhook = webhooks.with_defaults({"url": URL, "format": form, "key": "k"})
+    webhook = webhooks.read_webhook({"url": URL, "format": form, "key": "k"})[1]
     return bodies(webhook, data, occasion, event_ids, "/reports/x.html")
 
 

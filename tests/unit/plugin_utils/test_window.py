@@ -99,7 +99,7 @@ def test_windows_that_never_open_together_have_no_opening() -> None:
         ({**NIGHT, "zone": "UTC"}, "has the key 'zone', which is not known; allowed are start, end, timezone, days"),
         ({**NIGHT, "start": "24:00"}, "start must be a time of day such as '22:00', not '24:00'"),
         ({**NIGHT, "start": "10 pm"}, "start must be a time of day"),
-        ({**NIGHT, "end": 1440}, "end must be a time of day"),
+        ({**NIGHT, "end": 1500}, "end must be a time of day such as '22:00', not 1500. Write it in quotes: YAML reads"),
         ({**NIGHT, "end": True}, "end must be a time of day"),
         ({**NIGHT, "end": "22:00"}, "starts and ends at the same time"),
         ({**NIGHT, "timezone": "Europe/Berln"}, "timezone 'Europe/Berln' is not known on this controller"),

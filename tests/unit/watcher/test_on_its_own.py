@@ -128,7 +128,7 @@ def test_it_leaves_the_host_to_a_run_that_has_claimed_it(host: Host, emulator: E
     controller = Controller(host, emulator)
     Keeper(host.config["record_dir"], controller.run).claim([{"event_id": event_id, "event_type": "Reboot"}], "boot")
     host.start()
-    host.says("run-1 of an operator has it in hand")
+    host.says("run-1 of an operator is handling it")
     looks_again(emulator)
     assert host.in_service
     assert holder(host) == "run-1 of an operator"
@@ -147,7 +147,7 @@ def test_a_run_takes_over_at_any_time_and_nothing_is_done_twice(host: Host, emul
     controller = Controller(host, emulator)
     assert controller.call("ready")["state"] == "ready"
     assert holder(host) == "run-1 of an operator"
-    host.says("has it in hand")
+    host.says("is handling it")
     looks_again(emulator)
     assert holder(host) == "run-1 of an operator", "the watcher does not take it back"
     assert noted.read_text() == "done\n"
@@ -175,7 +175,7 @@ def test_a_run_that_comes_while_the_watcher_is_at_work_takes_over(host: Host, em
     until(lambda: controller.call("ready")["state"] == "ready", 60)
     assert holder(host) == "run-1 of an operator"
     assert noted.read_text() == "done\n", "the watcher's own try was ended before the run began with its own"
-    host.says("has it in hand")
+    host.says("is handling it")
 
 
 def test_it_takes_over_what_a_dead_run_has_left(host: Host, emulator: Emulator) -> None:

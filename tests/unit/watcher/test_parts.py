@@ -233,7 +233,7 @@ def test_without_its_azure_name_it_does_nothing_and_says_why() -> None:
 
 def test_a_run_that_may_be_alive_has_the_host_with_all_its_events() -> None:
     kept = record("done", b=entry("run-1", 1000.0))
-    assert order(planner(), event(seconds_left=30), kept=kept) == "run-1 has it in hand"
+    assert order(planner(), event(seconds_left=30), kept=kept) == "run-1 is handling it"
 
 
 def test_the_claim_of_a_silent_run_does_not_keep_it_back() -> None:

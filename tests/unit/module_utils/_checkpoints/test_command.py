@@ -21,7 +21,6 @@ def item(ran: Ran, **given: t.Any) -> tuple[Item, Programs]:
 
 def test_a_program_that_ends_well_has_saved() -> None:
     work, programs = item(Ran(0, "begun\n12 saved\n", ""), become_user="queue")
-    assert not work.look().done
     assert programs.ran == []
     assert work.do() == ("the program has ended: 12 saved", {})
     assert programs.ran == [["/usr/local/bin/queue", "flush", "s3cret"]]

@@ -31,7 +31,6 @@ def item(*script: Ran, seconds: float = 60, **given: t.Any) -> tuple[Item, Progr
 
 def test_a_checkpoint_is_made_once() -> None:
     work, programs, _clock = item(Ran(0, "CHECKPOINT\n", ""), argv=["psql", "-p", "5433"], become_user="postgres")
-    assert not work.look().done
     assert work.do() == ("PostgreSQL has made a CHECKPOINT", {})
     assert programs.ran == [["psql", "-p", "5433", *STATEMENT]]
     assert programs.with_options == [{"seconds": 60, "user": "postgres", "environment": None}]

@@ -86,7 +86,6 @@ def test_a_save_of_the_same_second_is_not_taken_for_ours() -> None:
 def test_redis_is_waited_for_until_it_has_saved() -> None:
     redis = Redis(seconds=3)
     work = redis.item(become_user="redis")
-    assert not work.look().done
     assert work.do() == ("Redis has saved", {})
     assert [argv[1:] for argv in redis.programs.ran] == [
         ["INFO", "persistence"],

@@ -9,13 +9,8 @@ import typing as t
 from pathlib import Path
 
 import pytest
-from ansible_collections.graceful.azure.plugins.module_utils._drains.connections import (
-    Step,
-    Table,
-    established,
-    networks,
-)
-from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError, WrongOption
+from ansible_collections.graceful.azure.plugins.module_utils._drains.connections import Step, established
+from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
 from ansible_collections.graceful.azure.plugins.module_utils._kind import Noted
 from ansible_collections.graceful.azure.plugins.module_utils._patience import Late
 from ansible_collections.graceful.azure.tests.unit.module_utils.scripted import mistake, options_of, tools
@@ -42,6 +37,12 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def step_in(folder: Path, ports: list[int], ignored: t.Sequence[str] = ()) -> Step:
+    step = Step(options_of(Step, ports=ports, ignore_from=list(ignored)), tools(2))
+    step.folder = str(folder)
+    return step
+
+
 pytestmark = pytest.mark.skipif(sys.byteorder != "little", reason="the tables are from a little-endian machine")
 
 
@@ -59,29 +60,27 @@ pytestmark = pytest.mark.skipif(sys.byteorder != "little", reason="the tables ar
 def test_established_connections_of_the_ports_count(
     folder: Path, ports: list[int], ignored: list[str], peers: list[str]
 ) -> None:
-    table = Table(ports, networks(ignored), str(folder))
-    assert [str(each.peer) for each in table.open_now()] == peers
-    assert table.none_open().holds == (not peers)
+    look = step_in(folder, ports, ignored).look()
+    shown = ", ".join(map(str, ports))
+    number = f"{len(peers)} connection" + "s" * (len(peers) > 1)
+    assert look.done == (not peers)
+    assert look.message.startswith(f"{number} on {shown}, from " if peers else f"no connections on {shown}")
+    assert all(peer in look.message for peer in sorted(peers)[:3])
 
 
 def test_what_is_left_is_said(folder: Path) -> None:
-    message = Table([443], (), str(folder)).none_open().message
+    message = step_in(folder, [443]).look().message
     assert message == "4 connections on 443, from 10.0.0.2, 10.0.0.5, 168.63.129.16 and 1 more"
 
 
 def test_a_kernel_without_ipv6_has_one_table_less(folder: Path) -> None:
     (folder / "tcp6").unlink()
-    assert len(Table([443], (), str(folder)).open_now()) == 2
+    assert step_in(folder, [443]).look().message == "2 connections on 443, from 10.0.0.2 and 168.63.129.16"
 
 
 def test_another_system_is_told_apart_from_no_connections(tmp_path: Path) -> None:
     with pytest.raises(EventsError, match="only Linux"):
-        Table([443], (), str(tmp_path)).open_now()
-
-
-def test_a_network_that_is_none_is_refused() -> None:
-    with pytest.raises(WrongOption, match="ignore_from"):
-        networks(["here"])
+        step_in(tmp_path, [443]).look()
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
@@ -93,13 +92,14 @@ def test_a_real_connection_is_seen_until_it_is_closed(address: str) -> None:
         pytest.skip(f"no {address} here: {exc}")
     with listening:
         port = listening.getsockname()[1]
-        assert Table([port]).none_open().holds
+        step = Step(options_of(Step, ports=[port]), tools(2))
+        assert step.look().done
         with socket.create_connection((address, port)) as client:
             server, _peer = listening.accept()
-            assert [str(each.peer) for each in Table([port]).open_now()] == [address]
+            assert step.look().message == f"1 connection on {port}, from {address}"
             client.close()
             server.close()
-        assert Table([port]).none_open().holds
+        assert step.look().done
 
 
 def test_an_empty_table_has_no_connections() -> None:
@@ -133,6 +133,7 @@ def test_the_step_waits_until_the_last_connection_is_closed() -> None:
         ({"ports": [65536]}, "ports has to be a list of port numbers"),
         ({"ports": ["http"]}, "ports"),
         ({"ports": [80], "ignore_from": ["here"]}, "ignore_from has to be a list of addresses or networks"),
+        ({"ports": [80], "ignore_from": ["10.0.0.0/33"]}, "ignore_from has to be a list of addresses or networks"),
     ],
 )
 def test_only_ports_and_networks_are_accepted(given: dict[str, t.Any], words: str) -> None:

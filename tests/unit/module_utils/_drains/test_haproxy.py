@@ -53,5 +53,5 @@ def test_each_balancer_is_remembered_as_it_was_before_anything_was_done(before: 
     assert Step.merged(options_of(Step, **BALANCED), before, now) == merged
 
 
-def test_it_is_taken_by_the_controller_and_carries_traffic() -> None:
-    assert (Step.by_controller, Step.carries_traffic) == (True, True)
+def test_it_is_looked_at_and_taken_by_the_controller_and_carries_traffic() -> None:
+    assert (Step.by_controller, Step.carries_traffic, Step.looks_first) == (True, True, True)

@@ -8,10 +8,10 @@ import typing as t
 
 import pytest
 from ansible_collections.graceful.azure.plugins.module_utils._clock import Clock
-from ansible_collections.graceful.azure.plugins.module_utils._drains.patroni import Api, Cluster, Step
+from ansible_collections.graceful.azure.plugins.module_utils._drains.patroni import Step
 from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
 from ansible_collections.graceful.azure.plugins.module_utils._kind import Noted
-from ansible_collections.graceful.azure.plugins.module_utils._patience import Late, Patience
+from ansible_collections.graceful.azure.plugins.module_utils._patience import Late
 from ansible_collections.graceful.azure.plugins.module_utils._peer import Answer
 from ansible_collections.graceful.azure.tests.unit.module_utils.scripted import (
     JumpingClock,
@@ -25,24 +25,24 @@ from ansible_collections.graceful.azure.tests.unit.module_utils.scripted import 
 NOTED = Noted({}, {}, lost=False)
 
 
-class TwoMembers(Api):
+class TwoMembers(Step):
     """Answers for db0, as a member that does not tell its own name; what happens, happens at a time of the clock."""
 
-    def __init__(self, clock: JumpingClock, states: dict[str, str]) -> None:
-        super().__init__("http://127.0.0.1:1")
-        self.clock = clock
+    def __init__(self, states: dict[str, str], candidate: str | None) -> None:
+        self.clock = JumpingClock()
+        super().__init__(options_of(Step, url="http://127.0.0.1:1", candidate=candidate), tools(60, self.clock))
         self.holder = "db0"
         self.role = "master"
         self.states = states
         self.later: list[tuple[float, t.Callable[[TwoMembers], None]]] = []
         self.requests: list[t.Any] = []
 
-    def ask(self, path: str, timeout: float, body: t.Mapping[str, t.Any] | None = None) -> Answer:
+    def _ask(self, path: str, timeout: float, request: t.Any = None) -> Answer:
         for when, change in self.later:
             if self.clock.monotonic() >= when:
                 change(self)
         if path == "/switchover":
-            self.requests.append(body)
+            self.requests.append(request)
             self.holder, self.role = "db1", "replica"
             return Answer(200, "Successfully switched over")
         if path == "/leader":
@@ -58,65 +58,63 @@ class TwoMembers(Api):
         self.later.append((self.clock.monotonic() + seconds, change))
 
 
-def made(**states: str) -> tuple[TwoMembers, Cluster]:
-    clock = JumpingClock()
-    api = TwoMembers(clock, states)
-    return api, Cluster(api, Patience(60, clock))
+def made(candidate: str | None = None, **states: str) -> TwoMembers:
+    return TwoMembers(states, candidate)
 
 
 def test_a_leader_hands_over() -> None:
-    api, cluster = made(db0="running", db1="streaming")
-    assert cluster.give_up_leadership("db1") == "db0 is replica (running), db1 leads"
+    api = made("db1", db0="running", db1="streaming")
+    assert api.do().message == "db0 is replica (running), db1 leads"
     assert api.requests == [{"leader": "db0", "candidate": "db1"}]
 
 
 def test_who_holds_the_lock_leads_though_not_promoted_yet() -> None:
-    api, cluster = made(db0="running", db1="streaming")
+    api = made(db0="running", db1="streaming")
     api.role = "replica"
-    assert cluster.look()[0].leads
-    cluster.give_up_leadership(None)
+    assert api.look().message == "db0 is leader (running)"
+    api.do()
     assert api.requests == [{"leader": "db0"}]
 
 
 def test_a_member_that_is_about_to_be_fit_is_waited_for() -> None:
-    api, cluster = made(db0="running", db1="stopped")
+    api = made(db0="running", db1="stopped")
     api.at(7, lambda api: api.states.update(db1="streaming"))
-    cluster.give_up_leadership(None)
+    api.do()
     assert api.clock.monotonic() == 1007
     assert len(api.requests) == 1
 
 
 def test_nothing_is_asked_for_when_the_leadership_leaves_by_itself() -> None:
-    api, cluster = made(db0="running", db1="stopped")
+    api = made(db0="running", db1="stopped")
 
     def taken_over(api: TwoMembers) -> None:
         api.holder, api.role, api.states["db1"] = "db1", "replica", "running"
 
     api.at(5, taken_over)
-    assert cluster.give_up_leadership(None).endswith("db1 leads")
+    assert api.do().message.endswith("db1 leads")
     assert not api.requests
 
 
 def test_a_leader_that_nobody_can_follow_is_said_when_the_time_is_over() -> None:
-    api, cluster = made(db0="running", db1="stopped")
+    api = made(db0="running", db1="stopped")
     with pytest.raises(Late, match="db0 leads and no other member is fit to take over: db1 is stopped"):
-        cluster.give_up_leadership(None)
+        api.do()
     assert not api.requests
 
 
 def test_a_leader_alone_is_said_at_once() -> None:
-    api, cluster = made(db0="running")
+    api = made(db0="running")
     with pytest.raises(EventsError, match="there is no other member"):
-        cluster.give_up_leadership(None)
+        api.do()
     assert api.clock.monotonic() == 1000
 
 
 def test_a_member_is_back_when_it_is_healthy_and_somebody_leads() -> None:
-    api, cluster = made(db0="starting", db1="running")
+    api = made(db0="starting", db1="running")
     api.holder, api.role = "nobody", "replica"
     api.at(5, lambda api: api.states.update(db0="streaming"))
     api.at(9, lambda api: setattr(api, "holder", "db1"))
-    assert cluster.is_back() == "this member is replica (streaming)"
+    assert api.undo(NOTED) == "this member is replica (streaming)"
     assert api.clock.monotonic() == 1009
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import shutil
@@ -36,6 +37,12 @@ options:
     default: ""
     vars:
       - name: fate
+  prelude:
+    description: PowerShell that runs before ansible-core's wrapper, in its process, to make another host of it.
+    type: str
+    default: ""
+    vars:
+      - name: prelude
 """
 
 Output = tuple[int, bytes, bytes]
@@ -61,8 +68,8 @@ class Connection(ConnectionBase):
         if self._is_down():
             return self._suffer()
         program = windows.POWERSHELL_COMMAND[0]
-        line = re.sub(r"^powershell(\.exe)?(?= )", lambda _found: program, cmd, flags=re.IGNORECASE)
-        process = windows.Process(line, in_data or b"")
+        line = re.sub(r"^.*?(?= -NoProfile )", lambda _found: program, cmd)
+        process = windows.Process(self._after_prelude(line), in_data or b"")
         while True:
             try:
                 done = process.wait(0.2)
@@ -72,6 +79,15 @@ class Connection(ConnectionBase):
                     return self._suffer()
             else:
                 return done.returncode, done.stdout, done.stderr
+
+    def _after_prelude(self, line: str) -> str:
+        front, last = line.rsplit(" ", 1)
+        # Newer versions of ansible-core quote it for PowerShell, which does not read the command line here.
+        encoded, prelude = last.strip("'"), self.get_option("prelude")
+        if prelude:
+            wrapper = base64.b64decode(encoded).decode("utf-16-le")
+            encoded = base64.b64encode(f"{prelude}; $input | & {{ {wrapper} }}".encode("utf-16-le")).decode()
+        return f"{front} {encoded}"
 
     def put_file(self, in_path: str, out_path: str) -> None:
         shutil.copy(in_path, windows.unix_path(out_path))
