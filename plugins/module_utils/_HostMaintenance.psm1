@@ -641,7 +641,9 @@ function Get-GracefulNoted {
     }
     $steps = @()
     foreach ($step in @($Record['steps'])) { $steps += , @($step['phase'], $step['name'], $step['status']) }
-    return ConvertTo-GracefulJson @{ events = $events; steps = $steps } -Sorted
+    # What was done again within one call is noted as before but for its mark.
+    $marks = @(@($Record['timeline']) | Where-Object { @('draining', 'checkpointed') -ccontains $_['what'] } | ForEach-Object { $_['at'] })
+    return ConvertTo-GracefulJson @{ events = $events; steps = $steps; marks = $marks } -Sorted
 }
 
 function Invoke-GracefulModule {

@@ -314,7 +314,9 @@ def _noted(record: t.Mapping[str, t.Any] | None) -> t.Any:
     events = {
         key: (one["claim"]["run_id"], (one["approval"] or {}).get("status")) for key, one in record["events"].items()
     }
-    return events, [(step["phase"], step["name"], step["status"]) for step in record["steps"]]
+    # What was done again within one call is noted as before but for its mark.
+    marks = [mark["at"] for mark in record["timeline"] if mark["what"] in ("draining", "checkpointed")]
+    return events, [(step["phase"], step["name"], step["status"]) for step in record["steps"]], marks
 
 
 def main() -> None:

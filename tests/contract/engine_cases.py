@@ -32,6 +32,8 @@ class Turn(t.NamedTuple):
     first: t.Sequence[tuple[str, ...]] = ()
     # The steps of the record afterwards, with their status; None: it is not looked at.
     steps: t.Mapping[str, str] | None = None
+    # Whether the result is changed; None: it is not looked at.
+    changed: bool | None = None
     check: bool = False
 
 
@@ -186,7 +188,7 @@ CASES: t.Sequence[Case] = (
         "steps_are_undone_last_first",
         (
             Turn("ready", "ready", READY, BOTH, steps={"one": "done", "two": "done"}),
-            Turn("ready", "ready", READY, {**BOTH, "wait": 0}, steps={"one": "done", "two": "done"}),
+            Turn("ready", "ready", READY, {**BOTH, "wait": 0}, steps={"one": "done", "two": "done"}, changed=False),
             Turn("put_back", "put_back", DONE, BEGIN, first=[("start",), ("complete",)]),
         ),
     ),
@@ -509,6 +511,7 @@ CASES: t.Sequence[Case] = (
                 {**SAVES, "wait": 0},
                 first=[("remove", "one"), ("remove", "dump")],
                 steps={"one": "done", "dump": "done"},
+                changed=True,
             ),
             Turn("put_back", "put_back", DONE, {**BEGIN, "health": [well("test", "dump", 20)]}, first=[("forget",)]),
         ),
@@ -629,7 +632,8 @@ def play(case: Case, host: Host, azure: Azure, endpoint: str) -> list[Json]:
         result = host.call(given, turn.check)
         # As a task does: work that is under way is looked at again.
         while turn.state != "working" and (result.get("report") or {}).get("state") == "working":
-            result = host.call(given, turn.check)
+            earlier, result = result, host.call(given, turn.check)
+            result["changed"] = result.get("changed") or earlier.get("changed")
         results.append(result)
     return results
 
@@ -645,6 +649,8 @@ def judge(turn: Turn, result: Json) -> None:
     assert re.fullmatch(turn.message, report["message"], re.DOTALL), report
     if turn.steps is not None:
         assert steps_of(result) == turn.steps
+    if turn.changed is not None:
+        assert result["changed"] == turn.changed
 
 
 def _published(case: Case, number: int) -> Json:

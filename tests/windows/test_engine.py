@@ -143,8 +143,9 @@ def test_both_engines_say_the_same(stage: WindowsStage, linux: Linux, case: Case
         expected, got = normalised(one, here), normalised(other, there)
         assert told(got) == told(expected), turn.order
         assert got.get("observation") == expected.get("observation"), turn.order
-        # What fails leaves it out, with Python.
-        assert bool(got.get("changed")) == bool(expected.get("changed")), turn.order
+        # How often a step that fails was tried depends on the machine. An error leaves it out, with Python.
+        if turn.state != "failed":
+            assert bool(got.get("changed")) == bool(expected.get("changed")), turn.order
 
 
 class Handover:
