@@ -71,7 +71,7 @@ options:
   event_types:
     description:
       - Only events of these types, such as V(Freeze), V(Reboot), V(Redeploy), V(Preempt), V(Terminate) or
-        V(SpotRebalanceRecommendation).
+        V(SpotRebalanceRecommendation). Other names are accepted with a warning.
     type: list
     elements: str
   event_statuses:

@@ -23,6 +23,7 @@ $script:Versions = @(
     '2024-07-09', '2020-07-01', '2019-08-01', '2019-04-01', '2019-01-01', '2017-11-01', '2017-08-01', $script:PreviewVersion
 )
 $script:KnownTypes = @('Freeze', 'Reboot', 'Redeploy', 'Preempt', 'Terminate', 'SpotRebalanceRecommendation')
+$script:KnownSources = @('Platform', 'User')
 $script:PassingStatuses = @(410, 429, 500, 502, 503, 504)
 $script:PassingKinds = @('passing', 'no_connection')
 $script:ProxyAgentLog = 'C:\WindowsAzure\ProxyAgent\Logs\ProxyAgent.Connection.log'
@@ -1416,7 +1417,7 @@ function Get-Filter {
         }
     }
     foreach ($status in $filters['event_statuses']) {
-        if (@('scheduled', 'started') -notcontains $status.Trim()) {
+        if (@('scheduled', 'started') -notcontains $status) {
             throw (New-GracefulError "event_statuses has $(Format-GracefulQuoted $status). Azure knows Scheduled and Started." 'wrong_option')
         }
     }
@@ -1432,6 +1433,12 @@ function New-Viewpoint {
     }
     $name = $KnownName
     if ($given) { $name = Get-PlainName $given.Trim() }
+    foreach ($option in @(@('event_types', $script:KnownTypes), @('event_sources', $script:KnownSources))) {
+        foreach ($one in @($Params[$option[0]] | Where-Object { $null -ne $_ -and $option[1] -notcontains $_ })) {
+            # Not an error: Azure may announce what nobody knows yet.
+            $Module.Warn("$($option[0]) has $(Format-GracefulQuoted $one), which is not known. Known are $($option[1] -join ', ').")
+        }
+    }
     return @{ Module = $Module; Service = $Service; VmName = $name; Asked = $null -ne $name; Warned = @{} }
 }
 

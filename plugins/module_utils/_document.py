@@ -18,6 +18,7 @@ import typing as t
 from datetime import datetime, timedelta, timezone
 
 KNOWN_TYPES = ("Freeze", "Reboot", "Redeploy", "Preempt", "Terminate", "SpotRebalanceRecommendation")
+KNOWN_SOURCES = ("Platform", "User")
 SCHEDULED = "Scheduled"
 STARTED = "Started"
 UNKNOWN = "Unknown"

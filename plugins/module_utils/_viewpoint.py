@@ -12,7 +12,7 @@ import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ._document import Event, Filters, plain_name, seen_by
+from ._document import KNOWN_SOURCES, KNOWN_TYPES, Event, Filters, plain_name, seen_by
 from ._errors import WrongOption
 from ._service import Reading, Service
 
@@ -32,7 +32,7 @@ def filters_of(params: t.Mapping[str, t.Any]) -> Filters:
         if not all(value.strip() for value in params[name] or ()):
             raise WrongOption(f"{name} has an empty entry, which no event matches. Leave it out to mean all events.")
     for status in params["event_statuses"] or ():
-        if status.strip().lower() not in ("scheduled", "started"):
+        if status.lower() not in ("scheduled", "started"):
             from ._text import quoted
 
             raise WrongOption(f"event_statuses has {quoted(status)}. Azure knows Scheduled and Started.")
@@ -57,6 +57,13 @@ class Viewpoint:
         self.vm_name: str | None = plain_name(given.strip()) if given else known_name
         self._asked = self.vm_name is not None
         self._warned: set[str] = set()
+        for option, known in (("event_types", KNOWN_TYPES), ("event_sources", KNOWN_SOURCES)):
+            for name in module.params.get(option) or ():
+                if name.lower() not in [one.lower() for one in known]:
+                    from ._text import quoted
+
+                    # Not an error: Azure may announce what nobody knows yet.
+                    self._warn(f"{option} has {quoted(name)}, which is not known. Known are {', '.join(known)}.")
 
     def require_name(self, option: str) -> str:
         """This VM's name, for what cannot be decided without it."""

@@ -275,11 +275,13 @@ MIX: list[Json] = [
 ]
 
 
-def filtered(name: str, matches: t.Sequence[int], **options: t.Any) -> tuple[Case, t.Sequence[int]]:
+def filtered(
+    name: str, matches: t.Sequence[int], warns: t.Sequence[str] = (), **options: t.Any
+) -> tuple[Case, t.Sequence[int]]:
     events = [
         {**event, "Resources": [f"{name}_{who}" for who in event.get("Resources", [])] or [name]} for event in MIX
     ]
-    return Case(name, options, events=events, neighbours=[f"{name}_neighbour"]), matches
+    return Case(name, options, events=events, neighbours=[f"{name}_neighbour"], warns=warns), matches
 
 
 FILTERED = [
@@ -287,6 +289,16 @@ FILTERED = [
     filtered("filter_ids", [1, 3], event_ids=["filter_ids-3", "FILTER_IDS-1", "OTHER"]),
     filtered("filter_types", [1, 2], event_types=["reboot", "Freeze"], event_statuses=["Started", "Scheduled"]),
     filtered("filter_mine_from_platform", [3], only_mine=True, event_sources=["Platform"]),
+    filtered(
+        "filter_misspelt",
+        [],
+        [
+            "event_types has 'Rebot', which is not known. Known are Freeze, ",
+            "event_sources has 'Me', which is not known.",
+        ],
+        event_types=["Rebot", "SpotRebalanceRecommendation"],
+        event_sources=["Me"],
+    ),
 ]
 
 
