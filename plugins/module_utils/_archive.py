@@ -15,8 +15,8 @@ import os
 import stat
 import typing as t
 
-from ansible_collections.graceful.azure.plugins.module_utils import _archive_format as tar
-from ansible_collections.graceful.azure.plugins.module_utils._archive_files import (
+from . import _archive_format as tar
+from ._archive_files import (
     LIST,
     NEW,
     Directories,
@@ -28,10 +28,10 @@ from ansible_collections.graceful.azure.plugins.module_utils._archive_files impo
     set_metadata,
     set_metadata_by_name,
 )
-from ansible_collections.graceful.azure.plugins.module_utils._archive_format import Entry, Reader, Unwritable, Writer
-from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
-from ansible_collections.graceful.azure.plugins.module_utils._patience import Late, Patience
-from ansible_collections.graceful.azure.plugins.module_utils._text import clean, quoted
+from ._archive_format import Entry, Reader, Unwritable, Writer
+from ._errors import EventsError
+from ._patience import Late, Patience
+from ._text import clean, quoted
 
 PART = ".part"
 # A file that is gone, or another one, by the time it is read.
@@ -187,10 +187,8 @@ class _Saver:
         _demand_time(self._patience, TOO_LATE_TO_SAVE)
         try:
             yield
-        except InTheWay:
-            self.remarks.add("left out (vanished while it was read)", path)
-        except OSError as exc:
-            if exc.errno not in VANISHED:
+        except (InTheWay, OSError) as exc:
+            if isinstance(exc, OSError) and exc.errno not in VANISHED:
                 raise EventsError(f"{clean(path)} cannot be saved: {_why(exc)}.") from exc
             self.remarks.add("left out (vanished while it was read)", path)
 

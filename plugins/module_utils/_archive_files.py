@@ -14,9 +14,9 @@ import os
 import stat
 import typing as t
 
-from ansible_collections.graceful.azure.plugins.module_utils._archive_format import Entry
-from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
-from ansible_collections.graceful.azure.plugins.module_utils._text import clean, quoted_list
+from ._archive_format import Entry
+from ._errors import EventsError
+from ._text import clean, quoted_list
 
 # To pass through a directory, the right to search it is enough.
 PASS = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW
@@ -45,26 +45,20 @@ class Remarks:
         return "; ".join(f"{len(paths)} {remark}: {quoted_list(paths, 3)}" for remark, paths in self._found.items())
 
 
-class Directories:
+class Directories(contextlib.ExitStack):
     """Opens directories from the root down, one name after the other. The last one stays open for the next call."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._path = ""
         self._opened = -1
-
-    def __enter__(self) -> Directories:
-        return self
-
-    def __exit__(self, *_exception: object) -> None:
-        if self._opened >= 0:
-            os.close(self._opened)
-        self._path, self._opened = "", -1
 
     def open(self, path: str) -> int:
         """A directory to work in with dir_fd. It is closed here."""
         if path != self._path:
             opened = _open_from_root(path)
-            self.__exit__()
+            self.close()
+            self.callback(os.close, opened)
             self._path, self._opened = path, opened
         return self._opened
 
@@ -108,28 +102,22 @@ def opened(name: str, flags: int, directory: int) -> t.Iterator[int]:
         os.close(descriptor)
 
 
-class Stage:
+class Stage(contextlib.ExitStack):
     """A directory of our own in another one: nobody else can touch what is made in it before it is complete."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._path = ""
         self._descriptor = -1
-        self._opened = contextlib.ExitStack()
-
-    def __enter__(self) -> Stage:
-        return self
-
-    def __exit__(self, *_exception: object) -> None:
-        self._path = ""
-        self._opened.close()
 
     def within(self, path: str, directory: int) -> int:
         """The same one as long as the path is the same; nothing is left in it from before."""
         if path != self._path:
-            self.__exit__()
+            self._path = ""
+            self.close()
             directory = os.dup(directory)
-            self._opened.callback(os.close, directory)
-            self._descriptor = self._opened.enter_context(_staged(directory))
+            self.callback(os.close, directory)
+            self._descriptor = self.enter_context(_staged(directory))
             self._path = path
         _remove(self._descriptor)
         return self._descriptor

@@ -18,8 +18,8 @@ import typing as t
 import urllib.parse
 import zlib
 
-from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
-from ansible_collections.graceful.azure.plugins.module_utils._text import quoted
+from ._errors import EventsError
+from ._text import quoted
 
 FILE, DIRECTORY, SYMLINK, HARD_LINK = tarfile.REGTYPE, tarfile.DIRTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE
 FIFO, CHARACTER_DEVICE, BLOCK_DEVICE = tarfile.FIFOTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE
@@ -194,18 +194,13 @@ class Reader:
             entry, stored = self._entry(block)
             self._left = stored
             yield entry
-            for _piece in self.content():
-                pass
+            while self._left:
+                self.take(min(CHUNK, self._left))
             if self._exactly(-stored % BLOCK).strip(b"\0"):
                 raise Damaged("something follows the end of a file in it")
 
-    def content(self) -> t.Iterator[bytes]:
-        """What is left of the content of the last entry, without its holes."""
-        while self._left:
-            yield self.take(min(CHUNK, self._left))
-
     def take(self, size: int) -> bytes:
-        """The next part of the content."""
+        """The next part of the content of the last entry, without its holes."""
         self._left -= size
         return self._exactly(size)
 

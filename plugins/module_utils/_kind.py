@@ -80,6 +80,11 @@ class Noted(t.NamedTuple):
     lost: bool
 
 
+def noted_names(before: Json, key: str) -> list[str]:
+    names = before.get(key)
+    return [str(name) for name in names] if isinstance(names, list) else []
+
+
 class Kind:
     """The base of every kind. Options are an argument spec in which each option also has a description.
 

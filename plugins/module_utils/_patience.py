@@ -17,8 +17,8 @@ from ._errors import EventsError, WrongOption
 class Late(EventsError):
     """It may still come to pass, but not in time."""
 
-    def __init__(self, message: str, **fields: t.Any) -> None:
-        super().__init__(message, late=True, **fields)
+    def __init__(self, message: str) -> None:
+        super().__init__(message, late=True)
 
 
 class Proof(t.NamedTuple):

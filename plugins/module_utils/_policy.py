@@ -194,10 +194,7 @@ NO_RULE = Decision(NOTIFY, "no rule", "no rule of the policy matches: a person's
 
 
 def decide(policy: Policy, facts: Facts) -> Decision:
-    for rule in policy:
-        if rule.matches(facts):
-            return rule.decision
-    return NO_RULE
+    return next((rule.decision for rule in policy if rule.matches(facts)), NO_RULE)
 
 
 def validate_policy(policy: t.Any) -> Policy:
@@ -229,18 +226,20 @@ def _decision(given: t.Mapping[str, t.Any], where: str, name: str) -> Decision:
         raise check.WrongSetting(f"{where}: expires_after goes with the action {DRAIN} only.")
     return Decision(
         action=action,
-        rule=check.text(given["name"], f"{where}: name") if "name" in given else name,
-        because=check.text(given["because"], f"{where}: because") if "because" in given else "the policy says so",
+        rule=check.text(given.get("name", name), f"{where}: name"),
+        because=check.text(given.get("because", "the policy says so"), f"{where}: because"),
         ignores_unknown_names=unknown == "ignore",
         urgent=check.boolean(given.get("urgent", False), f"{where}: urgent"),
-        expires_after=check.number(given["expires_after"], f"{where}: expires_after")
-        if "expires_after" in given
-        else None,
+        expires_after=_seconds(given, "expires_after", where),
     )
 
 
 def _names(given: t.Mapping[str, t.Any], key: str, where: str) -> tuple[str, ...]:
     return check.names(given[key], f"{where}: {key}") if key in given else ()
+
+
+def _seconds(given: t.Mapping[str, t.Any], key: str, where: str) -> int | None:
+    return check.number(given[key], f"{where}: {key}") if key in given else None
 
 
 def _event_type(name: str, where: str) -> str:
@@ -262,10 +261,7 @@ def _notice(given: t.Mapping[str, t.Any], where: str) -> Span:
 
 
 def _span(given: t.Mapping[str, t.Any], least: str, most: str, where: str) -> Span:
-    span = Span(
-        check.number(given[least], f"{where}: {least}") if least in given else None,
-        check.number(given[most], f"{where}: {most}") if most in given else None,
-    )
+    span = Span(_seconds(given, least, where), _seconds(given, most, where))
     if span.least is not None and span.most is not None and span.least > span.most:
         raise check.WrongSetting(f"{where}: {least} is larger than {most}, so it would never match.")
     return span

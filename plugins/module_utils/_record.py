@@ -166,7 +166,7 @@ class Keeper:
         with self.change(event_ids) as record:
             self._put_step(record, step)
             if mark:
-                self._mark(record, mark, detail or step["name"], "")
+                self._mark(record, mark, detail or step["name"])
 
     def _put_step(self, record: Record, step: Step) -> None:
         noted = find_step(record, step["phase"], step["name"])
@@ -175,9 +175,9 @@ class Keeper:
             record["steps"].append(noted)
         noted.update(step, at=self.now)
 
-    def mark(self, event_ids: t.Collection[str], what: str, detail: str = "", event_id: str = "") -> None:
+    def mark(self, event_ids: t.Collection[str], what: str, detail: str = "") -> None:
         with self.change(event_ids) as record:
-            self._mark(record, what, detail, event_id)
+            self._mark(record, what, detail)
 
     def note_event(self, event_ids: t.Collection[str], event_id: str, mark: str = "", **fields: t.Any) -> None:
         with self.change(event_ids) as record:
@@ -244,7 +244,7 @@ class Keeper:
             self._write(record)
         return released
 
-    def _mark(self, record: Record, what: str, detail: str, event_id: str) -> None:
+    def _mark(self, record: Record, what: str, detail: str, event_id: str = "") -> None:
         record["timeline"].append({"at": self.now, "what": what, "detail": clean(detail), "event_id": event_id})
         self._log(clean(f"{what} {detail} {event_id}".strip(), 300))
 

@@ -159,9 +159,7 @@ class Steps:
 
     def _take(self, phase: str, item: Json) -> None:
         name, kind = item["name"], LOADERS[phase](item["kind"])
-        noted = find_step(self._record, phase, name)
-        if noted is not None and noted["status"] == "undone":
-            noted = None
+        noted = self._noted(phase, name)
         if noted is not None and noted["kind"] != item["kind"]:
             message = (
                 f"it is of kind {item['kind']}, but an earlier run took one of that name and of kind "
@@ -170,17 +168,13 @@ class Steps:
             raise Failed(_failure(phase, item, message, False, 0))
         step = {"phase": phase, "name": name, "kind": item["kind"], "timeout": item.get("timeout")}
         step["options"] = item["options"]
-        try:
+        with self._failure_noted(step):
             if kind.by_controller:
                 self._ask_controller(kind, step, noted)
             elif phase == CHECKPOINT:
                 self._save(kind, step, noted)
             else:
                 self._drain(kind, step, noted)
-        except LostClaim:
-            raise
-        except EventsError as exc:
-            raise self._noted_failure(step, exc) from exc
 
     def _drain(self, kind: type[Kind], step: Json, noted: Json | None) -> None:
         work = kind(self._options(step), self._tools(step, noted))
@@ -263,6 +257,11 @@ class Steps:
         asked = (answer.get("phase"), answer.get("name"), answer.get("mode"))
         return asked == (step["phase"], step["name"], mode)
 
+    def _answer_or_ask(self, step: Json, mode: str, **more: t.Any) -> str:
+        if not self._answers(step, mode):
+            raise Next(self._for_controller(step, mode, **more))
+        return self._demand_answer()
+
     def _demand_answer(self) -> str:
         answer, self._answer = self._answer or {}, None
         message = clean(answer.get("message") or "")
@@ -271,8 +270,7 @@ class Steps:
         return message
 
     def _for_controller(self, step: Json, mode: str, **more: t.Any) -> Json:
-        left = self._left(step)
-        return {**{key: step[key] for key in ("phase", "name", "kind")}, "mode": mode, "seconds": left, **more}
+        return {**_key(step), "mode": mode, "seconds": self._left(step), **more}
 
     # ---- putting back
 
@@ -322,7 +320,7 @@ class Steps:
 
     def _undo(self, step: Json, lost: bool) -> None:
         kind = self._kind_of(step)
-        try:
+        with self._failure_noted(step):
             if not _begun(step):
                 message = "it was never begun"
             elif not step["before"].get("in_service", True):
@@ -330,22 +328,14 @@ class Steps:
             elif kind.by_controller and step["phase"] == CHECKPOINT:
                 message = "nothing to undo"
             elif kind.by_controller:
-                if not self._answers(step, "undo"):
-                    raise Next(self._for_controller(step, "undo", before=step["before"], options=step["options"]))
-                message = self._demand_answer()
+                message = self._answer_or_ask(step, "undo", before=step["before"], options=step["options"])
             else:
                 message = self._undo_here(kind, step, lost)
             self._note({**_key(step), "status": "undone", "message": message}, "restoring", message)
-        except LostClaim:
-            raise
-        except EventsError as exc:
-            raise self._noted_failure(step, exc) from exc
 
     def _undo_here(self, kind: type[Kind], step: Json, lost: bool) -> str:
         if step["data"].get("fetched"):
-            if not self._answers(step, "send"):
-                raise Next(self._for_controller(step, "send", archive=step["data"]["archive"]))
-            self._demand_answer()
+            self._answer_or_ask(step, "send", archive=step["data"]["archive"])
         # Noted, which is the fence: nothing is undone by a run that has lost its claim.
         self._note({**_key(step), "status": step["status"]})
         return kind(self._options(step), self._tools(step, step)).undo(Noted(step["before"], step["data"], lost))
@@ -405,15 +395,24 @@ class Steps:
         self._keeper.note_step(self._mine, step, mark, f"{step['name']}: {detail}" if detail else "")
         self._record = self._keeper.read() or self._record
 
-    def _noted_failure(self, step: Json, exc: EventsError) -> Failed:
-        noted = find_step(self._record, step["phase"], step["name"])
-        if noted is not None and noted["status"] == "undone":
-            noted = None
-        attempts = (noted["attempts"] if noted else 0) + 1
-        # What was never begun must not be undone, but its next try waits like the others.
-        fresh = {**step, "before": {}, "data": {"begun": False}} if noted is None else _key(step)
-        self._note({**fresh, "status": "failed", "message": exc.message, "attempts": attempts}, "failed", exc.message)
-        return Failed(_failure(step["phase"], step, exc.message, isinstance(exc, Late), attempts))
+    def _noted(self, phase: str, name: str) -> Json | None:
+        """What the record says of a step that is not undone."""
+        noted = find_step(self._record, phase, name)
+        return None if noted is None or noted["status"] == "undone" else noted
+
+    @contextlib.contextmanager
+    def _failure_noted(self, step: Json) -> t.Iterator[None]:
+        try:
+            yield
+        except LostClaim:
+            raise
+        except EventsError as exc:
+            noted, message = self._noted(step["phase"], step["name"]), exc.message
+            attempts = (noted["attempts"] if noted else 0) + 1
+            # What was never begun must not be undone, but its next try waits like the others.
+            fresh = {**step, "before": {}, "data": {"begun": False}} if noted is None else _key(step)
+            self._note({**fresh, "status": "failed", "message": message, "attempts": attempts}, "failed", message)
+            raise Failed(_failure(step["phase"], step, message, isinstance(exc, Late), attempts)) from exc
 
 
 def _failure(phase: str, item: Json, message: str, late: bool, attempts: int) -> Json:

@@ -9,9 +9,7 @@
 from __future__ import annotations
 
 import ipaddress
-import socket
 import struct
-import sys
 import typing as t
 
 from .. import _option_checks as check
@@ -43,12 +41,8 @@ def established(table: str) -> list[Connection]:
 def _address(text: str) -> Address:
     """The kernel prints 32-bit words in its own byte order."""
     words = [int(text[at : at + 8], 16) for at in range(0, len(text), 8)]
-    order = "<" if sys.byteorder == "little" else ">"
-    raw = b"".join(struct.pack(f"{order}I", word) for word in words)
-    if len(raw) == 4:
-        return ipaddress.IPv4Address(socket.inet_ntoa(raw))
-    address = ipaddress.IPv6Address(raw)
-    return address.ipv4_mapped or address
+    address = ipaddress.ip_address(struct.pack(f"={len(words)}I", *words))
+    return getattr(address, "ipv4_mapped", None) or address
 
 
 class Step(Kind):

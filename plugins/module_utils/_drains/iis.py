@@ -12,7 +12,7 @@ import re
 import typing as t
 
 from .. import _option_checks as check
-from .._kind import WINDOWS, Json, Kind, Options
+from .._kind import WINDOWS, Json, Kind, Options, noted_names
 from .._text import quoted
 
 # What would be a pattern or another place for the cmdlets.
@@ -67,19 +67,10 @@ class Step(Kind):
     @classmethod
     def merged(cls, options: Options, before: Json, now: Json) -> Json:
         """Somebody may have added a site or a pool to the step since the first attempt."""
-        return {
-            **before,
-            **{
-                key: [*_names(before, key), *(name for name in _names(now, key) if name not in _names(before, key))]
-                for key in ("sites", "app_pools")
-            },
-        }
+        names = {key: noted_names(before, key) for key in ("sites", "app_pools")}
+        added = {key: [name for name in noted_names(now, key) if name not in names[key]] for key in names}
+        return {**before, **{key: names[key] + added[key] for key in names}}
 
 
 def _name_mistake(key: str, name: str) -> str:
     return "" if _NAME.fullmatch(name) else f"{key} has {quoted(name)}, which cannot be a name in IIS."
-
-
-def _names(before: Json, key: str) -> list[str]:
-    names = before.get(key)
-    return [str(name) for name in names] if isinstance(names, list) else []

@@ -44,12 +44,6 @@ class Place(t.NamedTuple):
         return f"{clean(self.host, 100)}:{self.port}"
 
 
-class Reader(t.Protocol):
-    def readline(self, size: int = -1, /) -> bytes: ...
-
-    def read(self, size: int = -1, /) -> bytes: ...
-
-
 def ask(place: Place, login: Login, timeout: float, *words: str) -> Reply:
     """One command on a connection of its own; passwords never become part of a message."""
     try:
@@ -73,7 +67,7 @@ def encoded(words: t.Sequence[str]) -> bytes:
     return b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%s\r\n" % (len(part), part) for part in parts)
 
 
-def decoded(stream: Reader, depth: int = 0) -> Reply:
+def decoded(stream: t.BinaryIO, depth: int = 0) -> Reply:
     line = stream.readline(LARGEST_REPLY)
     if not line.endswith(b"\r\n") or depth > 8:
         raise EOFError("the answer is cut off" if depth <= 8 else "the answer is nested too deeply")
@@ -119,7 +113,7 @@ def role_in(reply: Reply) -> Role:
         raise ValueError("does not tell whether it is a master or a replica")
     if reply[0] == "slave":
         return Role("replica", str(reply[3]) if len(reply) > 3 else "")
-    if len(reply) < 3 or not isinstance(reply[2], list) or not all(_is_replica(each) for each in reply[2]):
+    if len(reply) < 3 or not isinstance(reply[2], list) or not all(map(_is_replica, reply[2])):
         raise ValueError("does not tell its replicas")
     return Role("master", "", _number(reply[1]), [_number(offset) for _host, _port, offset in reply[2]])
 

@@ -15,7 +15,7 @@ import typing as t
 
 from .. import _option_checks as check
 from .._errors import EventsError
-from .._kind import LINUX, WINDOWS, Done, Json, Kind, Look, Noted, Options, Ran
+from .._kind import LINUX, WINDOWS, Done, Json, Kind, Look, Noted, Options, Ran, noted_names
 from .._patience import Proof
 from .._text import clean, quoted
 
@@ -74,7 +74,7 @@ class Step(Kind):
     @classmethod
     def merged(cls, options: Options, before: Json, now: Json) -> Json:
         """Somebody may have added a service to the step since the first attempt."""
-        running = {*_names(before), *_names(now)}
+        running = {*noted_names(before, "running"), *noted_names(now, "running")}
         wanted = options["services"]
         return {**before, "running": [*(name for name in wanted if name in running), *sorted(running - {*wanted})]}
 
@@ -90,7 +90,7 @@ class Step(Kind):
         return Done(f"stopped: {_shown(names)}", {})
 
     def undo(self, noted: Noted) -> str:
-        running = _names(noted.before) if "running" in noted.before else list(self.given["services"])
+        running = noted_names(noted.before, "running") if "running" in noted.before else list(self.given["services"])
         self._bring(running[::-1], RUNNING)
         return f"started: {_shown(running[::-1])}"
 
@@ -163,11 +163,6 @@ def _name_mistake(platform: str, name: str) -> str:
     if _NAMES[platform].fullmatch(name):
         return ""
     return f"services has {quoted(name)}, which cannot be the name of a service."
-
-
-def _names(before: Json) -> list[str]:
-    running = before.get("running")
-    return [str(name) for name in running] if isinstance(running, list) else []
 
 
 def _shown(names: t.Sequence[str]) -> str:
