@@ -38,6 +38,8 @@ ARTIFACTS = ("result", "was_drill", "report", "report_data", "events", "host_res
 PROGRAMS = ("do", "undo", "probe", "argv")
 # How near a beginning has to be to ours to be a slip for it: gracefully is somebody else's word.
 NEAR = 0.9
+# Where and how a host is asked: with a default in place of a mistake it would ask somebody else.
+CONNECTION = ("endpoint", "api_version", "vm_name", "record_dir")
 NO_SUCH_VARIABLE = "there is no such variable"
 WrongSetting = check.WrongSetting
 Checker = t.Callable[[t.Any, str], t.Any]
@@ -421,6 +423,10 @@ class Settings(t.NamedTuple):
     @property
     def messages(self) -> list[str]:
         return list(self.mistakes.values())
+
+    @property
+    def connection_messages(self) -> list[str]:
+        return [text for name, text in self.mistakes.items() if name.removeprefix(PREFIX) in CONNECTION]
 
 
 def read_settings(
