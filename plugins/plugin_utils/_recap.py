@@ -33,6 +33,7 @@ from ansible_collections.graceful.azure.plugins.plugin_utils._plan import nothin
 from ansible_collections.graceful.azure.plugins.plugin_utils._reconcile import (
     IS_HANDLING,
     NEVER_COME_BACK,
+    NOTHING,
     drained_steps,
     event_title,
 )
@@ -57,7 +58,7 @@ NEXT = {
     "approve.yml": "approve the event, wait until it is over, and put the hosts back",
     "confirm.yml": "ask a person, and verify again that all hosts are ready",
     "finish.yml": "report",
-    "steps/nothing.yml": "go on with all hosts",
+    NOTHING: "go on with all hosts",
 }
 DOING = {
     "ready": "drain the hosts, save what may be lost, and verify it",
