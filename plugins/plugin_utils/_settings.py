@@ -301,12 +301,7 @@ SETTINGS: t.Final[t.Mapping[str, Setting]] = {
     "window": Setting(
         "dict", None, "When drains and approvals may happen if there is a choice.", _as_is(validate_window)
     ),
-    "drain_budget": Setting(
-        "int",
-        300,
-        "Seconds that a drain may need, for capacity and window.",
-        check.number,
-    ),
+    "drain_budget": Setting("int", 300, "Seconds that a drain may need, for capacity and window.", check.number),
     "confirm": Setting(
         "bool",
         False,
@@ -317,10 +312,7 @@ SETTINGS: t.Final[t.Mapping[str, Setting]] = {
         "bool", False, "Put a host back at once if its drain fails; it is then not tried again.", check.boolean
     ),
     "gone_timeout": Setting(
-        "int",
-        1800,
-        "Seconds after NotBefore until an event has to be gone. No run waits for more than a day.",
-        seconds,
+        "int", 1800, "Seconds after NotBefore until an event has to be gone. No run waits for more than a day.", seconds
     ),
     "vm_name": Setting("str", None, "The Azure name, where the service does not tell it (classic VMs).", _text),
     "endpoint": Setting("str", "auto", "Where the metadata service is.", _endpoint),
