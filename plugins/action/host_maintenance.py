@@ -314,8 +314,7 @@ class ActionModule(SlicedAction):
 
     def _probe(self, step: Json, values: Json) -> str:
         """Why the user's probe did not pass; empty if it did."""
-        lost = [name for name in step.get("evidence") or [] if self._was_lost(name)]
-        if lost:
+        if any(map(self._was_lost, step.get("evidence") or [])):
             return "The host could not be reached by the probe."
         item = next((one for one in _items(values, step) if one["name"] == step["name"]), None)
         given = item["options"].get(step["probe"]) if item else None
@@ -356,11 +355,8 @@ class ActionModule(SlicedAction):
         if report is None:
             say(f"[{self._host}] {'cannot be asked' if told['reachable'] else 'not reachable'}: {told['error']}")
         elif report["state"] in UNFINISHED:
-            left = order.get("seconds")
-            say(
-                f"[{self._host}] {report['message']}"
-                + (f"; {duration(left)} left" if left and order["order"] == "ready" else "")
-            )
+            left = order["seconds"] if order["order"] == "ready" else 0
+            say(f"[{self._host}] {report['message']}" + (f"; {duration(left)} left" if left else ""))
 
 
 def _changed(told: Json, before: Json, order: Json) -> bool:

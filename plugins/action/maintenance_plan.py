@@ -85,16 +85,15 @@ class ActionModule(play.Plugin):
 
     def _limit_to_event(self, run: Json, event: Json) -> str:
         """Only the hosts behind the event are asked, if it is known who they are. Returns what to say."""
-        every, hosts = self._vars["hostvars"], play.play_hosts(self._vars)
-        known = self._names(every, ())
+        hosts, known = play.play_hosts(self._vars), self._names(())
         run["learnt"] = {**{host: name for host, name in event["told_by"].items() if host in hosts}, **run["learnt"]}
-        asked = asked_hosts(event, hosts, [known, run["learnt"]], self._vars["groups"], self._demands(every))
+        asked = asked_hosts(event, hosts, [known, run["learnt"]], self._vars["groups"], self._demands())
         run.update(only=asked.hosts, inventory_names=known)
         return asked.message
 
-    def _demands(self, every: t.Any) -> Json:
+    def _demands(self) -> Json:
         """Each host's graceful_min_available, where it is set; what cannot be evaluated as it is written."""
-        found = {}
+        every, found = self._vars["hostvars"], {}
         for host in self._vars["groups"].get("all", []):
             written = play.variables_of(every, host).get("graceful_min_available")
             if written is not None:
@@ -153,7 +152,7 @@ class ActionModule(play.Plugin):
         seen = reconcile.Seen(
             hosts=hosts,
             groups={name: list(members) for name, members in self._vars["groups"].items()},
-            names=self._inventory_names(before, every, targeted) if something and not before["drill"] else {},
+            names=self._inventory_names(before, targeted) if something and not before["drill"] else {},
             now=now,
             approvals=self._approvals(before),
             answers=self._answers(before),
@@ -178,13 +177,13 @@ class ActionModule(play.Plugin):
         run.update(done=True, next="finish.yml", finished=iso(time.time()), end_reason=reason, tell=[])
         return run, [reason]
 
-    def _inventory_names(self, before: Json, every: t.Any, targeted: t.Sequence[str]) -> dict[str, str]:
+    def _inventory_names(self, before: Json, targeted: t.Sequence[str]) -> dict[str, str]:
         # A run for one event has looked them up in the beginning.
-        return before["inventory_names"] if before["only"] is not None else self._names(every, targeted)
+        return before["inventory_names"] if before["only"] is not None else self._names(targeted)
 
-    def _names(self, every: t.Any, targeted: t.Collection[str]) -> dict[str, str]:
+    def _names(self, targeted: t.Collection[str]) -> dict[str, str]:
         """Azure names that the inventory tells, by graceful_vm_name or by azure.azcollection's inventory plugin."""
-        names = {}
+        every, names = self._vars["hostvars"], {}
         for host in self._vars["groups"].get("all", []):
             own = play.variables_of(every, host)
             given = own.get("graceful_vm_name")

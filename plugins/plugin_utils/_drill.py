@@ -253,10 +253,8 @@ def drill_margin(data: t.Any) -> list[str]:
 def _needed(report: Report, times: t.Sequence[float | None]) -> float | None:
     """Seconds until the last of these times, one for each event; None unless all are known."""
     begins = [event.noticed if report.announced is None else report.announced for event in report.events]
-    known = [
-        max(0.0, at - begin) for begin, at in zip(begins, times, strict=True) if begin is not None and at is not None
-    ]
-    return max(known) if known and len(known) == len(times) else None
+    pairs = zip(begins, times, strict=True)
+    return _last([None if begin is None or at is None else max(0.0, at - begin) for begin, at in pairs])
 
 
 def _ready(event: Event, report: Report) -> float | None:
@@ -268,9 +266,12 @@ def _ready(event: Event, report: Report) -> float | None:
         for at, entry in host.in_time
         if entry.what == "ready" and entry.event_id in ("", event_id)
     }
-    found = [times.get(name) for name in event.hosts]
-    known = [at for at in found if at is not None]
-    return max(known) if known and len(known) == len(found) else None
+    return _last([times.get(name) for name in event.hosts])
+
+
+def _last(times: t.Sequence[float | None]) -> float | None:
+    known = [at for at in times if at is not None]
+    return max(known) if known and len(known) == len(times) else None
 
 
 def _verdict(kind: str, notice: float, spare: float) -> str:

@@ -16,7 +16,6 @@ from ansible_collections.graceful.azure.plugins.plugin_utils import _controller_
 from ansible_collections.graceful.azure.plugins.plugin_utils import _task_files as task_files
 from ansible_collections.graceful.azure.plugins.plugin_utils._platform import platform_of
 from ansible_collections.graceful.azure.plugins.plugin_utils._settings import (
-    PREFIX,
     SETTINGS,
     SETTINGS_ON,
     Settings,
@@ -24,7 +23,6 @@ from ansible_collections.graceful.azure.plugins.plugin_utils._settings import (
 )
 
 Json = dict[str, t.Any]
-CONNECTION = ("endpoint", "api_version", "vm_name", "record_dir")
 WORDS = {
     "is endpoint right?": "is graceful_endpoint right?",
     "leave read_timeout above 120 for it.": "run the playbook prepare, which waits for it.",
@@ -41,8 +39,7 @@ def host_settings(action: ActionBase, variables: Json, event: Json, where: t.Col
 
 
 def why_not_asked(settings: Settings) -> str:
-    """What is wrong with where and how the host is asked: with the defaults it would ask somebody else."""
-    wrong = [text for name, text in settings.mistakes.items() if name.removeprefix(PREFIX) in CONNECTION]
+    wrong = settings.connection_messages
     return f"it was not asked: {' '.join(wrong)}" if wrong else ""
 
 

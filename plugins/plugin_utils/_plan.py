@@ -400,18 +400,14 @@ def _reason(draft: _Draft) -> str:
 
 
 def _title(draft: _Draft) -> str:
-    whom = (
-        f"of {listed(draft.hosts)}"
-        if draft.hosts
-        else f"of {quoted_list(draft.seen.event['resources']) or 'unnamed VMs'}"
-    )
+    whom = listed(draft.hosts) if draft.hosts else quoted_list(draft.seen.event["resources"]) or "unnamed VMs"
     if draft.started:
         when = "has started"
     elif draft.seconds_left is None:
         when = "at an unknown time"
     else:
         when = f"in {duration(draft.seconds_left)}"
-    return f"{clean(draft.seen.event['event_type'])} {whom} {when}"
+    return f"{clean(draft.seen.event['event_type'])} of {whom} {when}"
 
 
 def _summary(drafts: t.Sequence[_Draft], fleet: Fleet, missing_groups: t.Sequence[str]) -> list[str]:

@@ -48,11 +48,7 @@ def readiness(
     """What stands in the way of each host that is not ready, and the same as a table to look at.
 
     `installs` says what became of installing the library that is missing, by host."""
-    problems = {}
-    for host in sorted(answers):
-        found = _problems(host, answers, max_clock_offset)
-        if found:
-            problems[host] = found
+    problems = {host: found for host in sorted(answers) if (found := _problems(host, answers, max_clock_offset))}
     libraries = _library_warnings(answers, installs)
     table = [*_table(answers, problems), *_remarks(answers, problems, groups, libraries)]
     return {"problems": problems, "table": table}

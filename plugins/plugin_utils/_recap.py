@@ -33,9 +33,11 @@ from ansible_collections.graceful.azure.plugins.plugin_utils._plan import nothin
 from ansible_collections.graceful.azure.plugins.plugin_utils._reconcile import (
     IS_HANDLING,
     NEVER_COME_BACK,
+    NOTHING,
     drained_steps,
     event_title,
 )
+from ansible_collections.graceful.azure.plugins.plugin_utils._report import BAD_RESULTS
 
 Json = dict[str, t.Any]
 IN_PROGRESS = "in progress"
@@ -43,7 +45,6 @@ RECOMMENDATION = "spotrebalancerecommendation"
 NOT_READY = "NOT READY when Azure acted"
 # What the JSON calls otherwise than people do.
 OUTCOMES = {"held_by_other_run": "left to another run"}
-BAD_ENDS = ("failed", "left drained", "unreachable")
 WORK = {
     "ready": "ready",
     "failed": "FAILED",
@@ -53,13 +54,11 @@ WORK = {
     "held_by_other_run": "left to another run",
     "gone": "its event is gone",
 }
-
-
 NEXT = {
     "approve.yml": "approve the event, wait until it is over, and put the hosts back",
     "confirm.yml": "ask a person, and verify again that all hosts are ready",
     "finish.yml": "report",
-    "steps/nothing.yml": "go on with all hosts",
+    NOTHING: "go on with all hosts",
 }
 DOING = {
     "ready": "drain the hosts, save what may be lost, and verify it",
@@ -464,7 +463,7 @@ def _result(run: Json, hosts: t.Mapping[str, Json], events: t.Sequence[Json]) ->
         wrong = _mistakes(run) or run["options"].get("webhook_mistake") or _unreadable(run)
         wrong = wrong or any(known["error"] or not known["reachable"] for known in run["hosts"].values())
         return "failed" if wrong else "planned" if events else "nothing"
-    if results & set(BAD_ENDS) or "failed" in outcomes or _unreadable(run):
+    if results & set(BAD_RESULTS) or "failed" in outcomes or _unreadable(run):
         return "failed"
     if "held" in outcomes:
         return "held"

@@ -364,7 +364,7 @@ class _Pass:
             story.update(waits_for=held["reasons"], held=self._lasting(story["entry"], held["reasons"]))
         for ignored in decision["ignored"]:
             story = self.standing[same_id(ignored["event_id"])]
-            if not self._matters(story["entry"]) and story["entry"]["event_status"] != STARTED:
+            if not _matters(story["entry"]) and story["entry"]["event_status"] != STARTED:
                 # What is written wrong may be what would have said something else about it.
                 story["held"] = story["entry"]["mistakes"]
         for story in self.standing.values():
@@ -610,12 +610,9 @@ class _Pass:
             hosts.update(host for host in self.seen.hosts if self._is_blind(host) and host not in self.run["names"])
         return sorted(host for host in hosts if host in self.seen.hosts and not self._has_left(host))
 
-    def _matters(self, entry: Json) -> bool:
-        return any(action.drains or action.approves for action in map(action_of, entry["actions"].values()))
-
     def _to_do(self) -> list[Json]:
         """The events that something is done about."""
-        return [story["entry"] for story in self.standing.values() if self._matters(story["entry"])]
+        return [story["entry"] for story in self.standing.values() if _matters(story["entry"])]
 
     def _is_fresh(self, host: str) -> bool:
         """Whether the host has not been asked to get ready by this run yet."""
@@ -763,7 +760,7 @@ class _Pass:
             hosts = "the host" if answered == 1 else f"the {answered} hosts"
             return f"Nothing is announced to {hosts} that answered. {said}" if answered else said
         reasons = [self._why_left(event_id, story) for event_id, story in run["events"].items() if not story["gone"]]
-        left = [host for host, known in self.hosts.items() if self._is_left(host, known)]
+        left = list(filter(self._is_left, self.hosts))
         if left:
             reasons.append(f"{listed(left)} could not be put back")
         return f"The run ended because {'; '.join(reasons) or 'nothing is pending any more'}."
@@ -783,11 +780,11 @@ class _Pass:
             return f"this run can do nothing more about {title}"
         return f"nothing is to be done about {title}"
 
-    def _is_left(self, host: str, known: Json) -> bool:
+    def _is_left(self, host: str) -> bool:
         """Whether the host is still drained by this run although its events are gone."""
         ours = [key for key, entry, _may in self._claims(host) if self._is_ours(entry)]
         over = all((self.run["events"].get(key) or {"gone": True})["gone"] for key in ours)
-        return bool(ours and over and drained_steps(known["record"]))
+        return bool(ours and over and drained_steps(self.hosts[host]["record"]))
 
 
 def event_title(entry: Json) -> str:
@@ -803,6 +800,11 @@ def _add_marks(known: Json, record: Json | None) -> None:
     for mark in (record or {}).get("timeline", []):
         if mark not in known["timeline"]:
             known["timeline"].append(mark)
+
+
+def _matters(entry: Json) -> bool:
+    """Whether something is done about it, and not only told."""
+    return any(action.drains or action.approves for action in map(action_of, entry["actions"].values()))
 
 
 def _is_of(hosts: t.Sequence[str], reason: str) -> bool:

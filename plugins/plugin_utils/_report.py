@@ -27,6 +27,8 @@ VERDICTS = {
     "planned": "Planned: nothing was changed",
     "in progress": "In progress",
 }
+# Results of a host that need a person.
+BAD_RESULTS = ("failed", "left drained", "unreachable")
 T = t.TypeVar("T")
 
 

@@ -69,7 +69,7 @@ def _names(directory: str) -> list[str]:
     return os.listdir(directory) if os.path.isdir(directory) and not os.path.islink(directory) else []
 
 
-def read_told(directory: str) -> t.Any:
+def read_told(directory: str) -> dict[str, t.Any]:
     """What webhooks were told before. What cannot be read was not told."""
     return _read_json(os.path.join(directory, TOLD))
 
@@ -81,15 +81,13 @@ def write_told(directory: str, told: t.Mapping[str, t.Any]) -> None:
 def read_names(directory: str, hosts: t.Collection[str]) -> dict[str, str]:
     """Azure names that earlier runs learnt: a host that cannot be reached now is still known by its name."""
     names = _read_json(os.path.join(directory, AZURE_NAMES))
-    named = names.items() if isinstance(names, dict) else ()
-    return {host: clean(name, 200) for host, name in named if host in hosts and isinstance(name, str)}
+    return {host: clean(name, 200) for host, name in names.items() if host in hosts and isinstance(name, str)}
 
 
 def keep_names(directory: str, names: t.Mapping[str, str]) -> None:
     """Add these to what is known. What cannot be written is learnt again."""
     file = os.path.join(directory, AZURE_NAMES)
-    kept = _read_json(file)
-    known = kept if isinstance(kept, dict) else {}
+    known = _read_json(file)
     if {**known, **names} != known:
         with contextlib.suppress(OSError):
             _write_json(file, {**known, **names})
@@ -100,13 +98,14 @@ def _write_json(file: str, content: t.Mapping[str, t.Any]) -> None:
     write_whole(file, json.dumps(content, indent=4, sort_keys=True) + "\n")
 
 
-def _read_json(file: str) -> t.Any:
-    """What cannot be read counts as empty."""
+def _read_json(file: str) -> dict[str, t.Any]:
+    """What cannot be read, or is no dictionary, counts as empty."""
     try:
         with open(file, encoding="utf-8") as opened:
-            return json.load(opened)
+            content = json.load(opened)
     except (OSError, ValueError, RecursionError):
         return {}
+    return content if isinstance(content, dict) else {}
 
 
 def write_whole(file: str, text: str) -> None:

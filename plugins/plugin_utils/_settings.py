@@ -38,6 +38,8 @@ ARTIFACTS = ("result", "was_drill", "report", "report_data", "events", "host_res
 PROGRAMS = ("do", "undo", "probe", "argv")
 # How near a beginning has to be to ours to be a slip for it: gracefully is somebody else's word.
 NEAR = 0.9
+# Where and how a host is asked: with a default in place of a mistake it would ask somebody else.
+CONNECTION = ("endpoint", "api_version", "vm_name", "record_dir")
 NO_SUCH_VARIABLE = "there is no such variable"
 WrongSetting = check.WrongSetting
 Checker = t.Callable[[t.Any, str], t.Any]
@@ -299,12 +301,7 @@ SETTINGS: t.Final[t.Mapping[str, Setting]] = {
     "window": Setting(
         "dict", None, "When drains and approvals may happen if there is a choice.", _as_is(validate_window)
     ),
-    "drain_budget": Setting(
-        "int",
-        300,
-        "Seconds that a drain may need, for capacity and window.",
-        check.number,
-    ),
+    "drain_budget": Setting("int", 300, "Seconds that a drain may need, for capacity and window.", check.number),
     "confirm": Setting(
         "bool",
         False,
@@ -315,10 +312,7 @@ SETTINGS: t.Final[t.Mapping[str, Setting]] = {
         "bool", False, "Put a host back at once if its drain fails; it is then not tried again.", check.boolean
     ),
     "gone_timeout": Setting(
-        "int",
-        1800,
-        "Seconds after NotBefore until an event has to be gone. No run waits for more than a day.",
-        seconds,
+        "int", 1800, "Seconds after NotBefore until an event has to be gone. No run waits for more than a day.", seconds
     ),
     "vm_name": Setting("str", None, "The Azure name, where the service does not tell it (classic VMs).", _text),
     "endpoint": Setting("str", "auto", "Where the metadata service is.", _endpoint),
@@ -421,6 +415,10 @@ class Settings(t.NamedTuple):
     @property
     def messages(self) -> list[str]:
         return list(self.mistakes.values())
+
+    @property
+    def connection_messages(self) -> list[str]:
+        return [text for name, text in self.mistakes.items() if name.removeprefix(PREFIX) in CONNECTION]
 
 
 def read_settings(

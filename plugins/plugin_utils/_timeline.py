@@ -322,7 +322,7 @@ def _table(report: Report, hosts: t.Sequence[Host], times: t.Sequence[float]) ->
     for host in hosts:
         name = host.name if host.vm_name in ("", host.name) else f"{host.name} (in Azure: {host.vm_name})"
         told: list[tuple[float | None, str, str]] = []
-        for entry in (*(entry for _at, entry in host.in_time), *(e for e in host.timeline if e.at is None)):
+        for entry in sorted(host.timeline, key=lambda entry: math.inf if entry.at is None else entry.at):
             which = f" (event {numbers[entry.event_id]})" if len(numbers) > 1 and entry.event_id in numbers else ""
             told.append((entry.at, entry.what.replace("_", " ") + which, entry.detail))
         groups.append(_group(name, host.result, host.reason, told, near))

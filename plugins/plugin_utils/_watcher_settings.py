@@ -20,11 +20,10 @@ from ansible_collections.graceful.azure.plugins.module_utils._text import clean,
 from ansible_collections.graceful.azure.plugins.module_utils._watcher import config as configuration
 from ansible_collections.graceful.azure.plugins.module_utils._watcher.changes import APPEARED, BACK, CHANGES
 from ansible_collections.graceful.azure.plugins.module_utils._watcher.metrics import FILE
-from ansible_collections.graceful.azure.plugins.plugin_utils._settings import Settings, WrongSetting
+from ansible_collections.graceful.azure.plugins.plugin_utils._settings import CONNECTION, Settings, WrongSetting
 from ansible_collections.graceful.azure.plugins.plugin_utils._webhooks import checked
 
 Json = dict[str, t.Any]
-ALWAYS_USED = ("endpoint", "api_version", "vm_name", "record_dir")
 DRAIN_NOT_SET = (
     "graceful_drain_steps is not set: a host on its own has to know how it is drained. [] says that nothing has to be."
 )
@@ -183,7 +182,7 @@ def settings_mistakes(settings: Settings, on_its_own: bool) -> list[str]:
     """What has to be mended before the watcher can be installed."""
     if on_its_own:
         return settings.messages + [DRAIN_NOT_SET] * settings.drain_not_set
-    return [message for name, message in settings.mistakes.items() if name.removeprefix("graceful_") in ALWAYS_USED]
+    return settings.connection_messages
 
 
 def on_its_own(variants: t.Sequence[Settings], groups: t.Sequence[str], approve: bool) -> tuple[Json, Json, list[str]]:
@@ -268,7 +267,7 @@ def prepared(host: str, options: Json, variants: t.Sequence[Settings], groups: t
         "host": host,
         "metrics_file": f"{metrics_dir}/{FILE}" if metrics_dir else "",
         **{key: options[key] for key in ("state_dir", "poll_interval", "spool_max", "secrets_file")},
-        **{key: values[key] for key in ALWAYS_USED},
+        **{key: values[key] for key in CONNECTION},
         "receivers": told,
         "on_its_own": own,
     }

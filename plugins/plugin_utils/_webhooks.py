@@ -22,7 +22,7 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible_collections.graceful.azure.plugins.module_utils import _option_checks as check
 from ansible_collections.graceful.azure.plugins.module_utils._document import parse_time, same_id
 from ansible_collections.graceful.azure.plugins.module_utils._text import iso, quoted
-from ansible_collections.graceful.azure.plugins.plugin_utils._report import Event, Report, read
+from ansible_collections.graceful.azure.plugins.plugin_utils._report import BAD_RESULTS, Event, Report, read
 
 Json = dict[str, t.Any]
 Told = dict[str, dict[str, str]]
@@ -39,7 +39,6 @@ CONCERNS: dict[str, t.Callable[[Event], bool]] = {
     "approved": lambda event: event.approved is not None,
     "restored": lambda event: event.outcome in ("completed", "cancelled", "drained"),
 }
-BAD_RESULTS = ("failed", "left drained", "unreachable")
 
 WEBHOOK_OPTIONS: dict[str, Json] = {
     "url": {
