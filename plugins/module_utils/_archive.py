@@ -31,6 +31,7 @@ from ._archive_files import (
 from ._archive_format import Entry, Reader, Unwritable, Writer
 from ._errors import EventsError
 from ._patience import Late, Patience
+from ._record_files import sync_directory
 from ._text import clean, quoted
 
 PART = ".part"
@@ -81,7 +82,7 @@ def save(paths: t.Sequence[str], archive: str, patience: Patience) -> Saved:
             _read_back(file, checksum, roots, patience)
             size = os.fstat(file.fileno()).st_size
         os.replace(part, archive)
-        _sync_directory(os.path.dirname(archive))
+        sync_directory(os.path.dirname(archive))
     except tar.Damaged as exc:
         raise EventsError(
             f"What was written to {clean(archive)} cannot be read back: {exc}. Nothing was saved. Choose another disk "
@@ -602,14 +603,6 @@ def _checksum(file: t.BinaryIO, patience: Patience) -> str:
         _demand_time(patience, "The archive was not read to its end. Give it more time")
         digest.update(chunk)
     return digest.hexdigest()
-
-
-def _sync_directory(path: str) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _demand_time(patience: Patience, message: str) -> None:

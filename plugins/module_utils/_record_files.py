@@ -200,7 +200,7 @@ class Folder:
             return
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self.file)
-            _sync(self.path)
+            sync_directory(self.path)
 
     def archive(self, entry: Record, event_id: str, now: float) -> None:
         """Into the history first: a kill before the record is written leaves the event open, never lost."""
@@ -217,7 +217,7 @@ class Folder:
         aside = os.path.join(self.history, f"{os.path.basename(file)}.{number}.damaged")
         _make(self.history)
         os.rename(file, aside)
-        _sync(self.history)
+        sync_directory(self.history)
         return aside
 
     def _store(self, content: Record, file: str) -> None:
@@ -228,7 +228,7 @@ class Folder:
         if len(body) > LARGEST_RECORD:
             raise WrongOption(f"{file} would be larger than {LARGEST_RECORD} bytes, nothing was written.")
         write(file, body, draft=self._draft)
-        _sync(os.path.dirname(file))
+        sync_directory(os.path.dirname(file))
 
     def probe(self) -> None:
         """Write as if it were a record, and keep nothing of it."""
@@ -299,10 +299,10 @@ def write(path: str, body: bytes, mode: int = 0o600, sync: bool = True, draft: s
 def _make(directory: str) -> None:
     if not os.path.isdir(directory):
         os.makedirs(directory, 0o700, exist_ok=True)
-        _sync(os.path.dirname(directory.rstrip("/")))
+        sync_directory(os.path.dirname(directory.rstrip("/")))
 
 
-def _sync(directory: str) -> None:
+def sync_directory(directory: str) -> None:
     opened = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(opened)

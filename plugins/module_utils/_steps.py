@@ -307,7 +307,7 @@ class Steps:
         # Not before all of it is noted as undone: a call that is cut off needs it again.
         for step in self._record["steps"]:
             # What cannot be cleaned up, or not in time, does not keep the host out of service.
-            with contextlib.suppress(EventsError):
+            with contextlib.suppress(EventsError, Failed):
                 work = self._kind_of(step)(self._options(step), self._tools(step, step))
                 work.clean_up(Noted(step["before"], step["data"], False))
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import gzip
 import hashlib
 import io
@@ -1056,6 +1057,20 @@ def test_a_full_disk_is_said_with_what_to_do(scratch: Path, archive: Path, monke
     with pytest.raises(EventsError, match=r"secret failed, .*: No space left on device. Make room there. Run it again"):
         restore(archive, saved.checksum, scratch)
     assert not (scratch / "deep" / "secret").exists()
+
+
+def test_a_file_system_that_cannot_sync_directories_saves_all_the_same(
+    scratch: Path, archive: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sync = os.fsync
+
+    def files_only(descriptor: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "Invalid argument")
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", files_only)
+    assert save(archive, scratch).checksum == checksum_of(archive)
 
 
 @pytest.mark.parametrize(

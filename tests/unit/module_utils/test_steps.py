@@ -378,6 +378,9 @@ def test_a_kind_in_the_record_that_nobody_knows_any_more_is_a_failure_with_words
     assert report["state"] == "failed"
     assert "'forgotten', which is not known here" in report["message"]
     assert world.machine.out == {"app"}
+    record["steps"][0]["status"] = "undone"
+    Folder(str(world.directory)).write(record)
+    assert put_back(world, event)["state"] == "put_back"
 
 
 # Undoing a failed drain at once
