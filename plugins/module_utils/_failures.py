@@ -15,6 +15,7 @@ import pwd
 import typing as t
 from datetime import datetime
 
+from ._connection import NoAnswer, NotConnected
 from ._document import parse_time
 from ._errors import NoConnection, PassingFailure, Refused
 from ._text import clean, quoted
@@ -27,50 +28,26 @@ RETRY_AFTER_LEAST, RETRY_AFTER_MOST = 1.0, 30.0
 PROXY_AGENT_LOG = "/var/lib/azure-proxy-agent/ProxyAgent.Connection.log"
 
 
-def of_socket(request: Request, exc: BaseException, connected: bool, timed_out: bool) -> PassingFailure:
-    """What a failed connection means. With NoConnection nothing was sent, for certain."""
-    where, connecting, whole = request.where, request.connect_timeout, request.total_timeout
-    if timed_out and not connected:
+def of_exchange(request: Request, exc: BaseException) -> PassingFailure:
+    """What it means that there is no answer. With NoConnection nothing was sent, for certain."""
+    where, late = request.where, isinstance(exc, NoAnswer) and exc.late
+    if late and isinstance(exc, NotConnected):
         return NoConnection(
-            f"{where} did not take the connection within {connecting:g} s. Is this an Azure VM with its primary "
-            "network interface up, and is the address not blocked by a firewall or routed elsewhere?"
+            f"{where} did not take the connection within {request.connect_timeout:g} s. Is this an Azure VM with its "
+            "primary network interface up, and is the address not blocked by a firewall or routed elsewhere?"
         )
-    if timed_out:
+    if late:
         return PassingFailure(
-            f"{where} did not finish its answer within {whole:.3g} s. The first request of a VM may take two "
-            "minutes: leave read_timeout above 120 for it."
+            f"{where} did not finish its answer within {request.total_timeout:.3g} s. The first request of a VM may "
+            "take two minutes: leave read_timeout above 120 for it."
         )
-    cause = clean(getattr(exc, "strerror", None) or exc)
-    if not connected:
+    while exc.__context__ is not None and not isinstance(exc, NoAnswer):
+        # requests and urllib3 wrap what http.client says of an answer that is no HTTP.
+        exc = exc.__context__
+    cause = clean(exc)
+    if isinstance(exc, NotConnected):
         return NoConnection(f"{where} cannot be reached ({cause}). Is this an Azure VM, and is endpoint right?")
     return PassingFailure(f"{where} broke off the connection ({cause}).")
-
-
-def of_requests(request: Request, exc: Exception, out_of_time: bool) -> PassingFailure:
-    """The same for an exception of requests or urllib3."""
-    from requests.exceptions import ConnectTimeout, Timeout
-    from urllib3.exceptions import NewConnectionError
-
-    layers = list(_layers(exc))
-    connected = not any(isinstance(layer, (ConnectTimeout, NewConnectionError)) for layer in layers)
-    timed_out = isinstance(exc, Timeout) or (out_of_time and connected)
-    return of_socket(request, layers[-1], connected, timed_out)
-
-
-def _layers(exc: BaseException) -> t.Iterator[BaseException]:
-    """The error, and those beneath it: requests and urllib3 carry them as reason or argument, or chain them."""
-    from urllib3.exceptions import HTTPError
-
-    for _dummy in range(8):
-        yield exc
-        inner = getattr(exc, "reason", None)
-        if not isinstance(inner, BaseException):
-            carried = next((arg for arg in exc.args if isinstance(arg, BaseException)), None)
-            # urllib3 1.26 raises without saying from what.
-            inner = carried or exc.__cause__ or (exc.__context__ if isinstance(exc, HTTPError) else None)
-        if not isinstance(inner, BaseException):
-            return
-        exc = inner
 
 
 def of_answer(request: Request, reply: Reply, now: datetime) -> Refused | PassingFailure:

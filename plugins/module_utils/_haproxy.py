@@ -13,9 +13,9 @@ import io
 import re
 import typing as t
 
+from ._connection import Budget, NoAnswer, connect
 from ._errors import EventsError, WrongOption
 from ._patience import Patience, Proof
-from ._peer import NoAnswer, connect
 from ._text import clean, count, quoted
 
 NAME = re.compile(r"[A-Za-z0-9_.:-]+")
@@ -31,9 +31,10 @@ def exchange(address: str, command: str, timeout: float) -> str:
     host, colon, port = address.rpartition(":")
     is_tcp = bool(colon) and "/" not in address and port.isdecimal() and len(port) <= 5
     try:
-        with connect((host.strip("[]"), int(port)) if is_tcp else address, timeout, LARGEST_ANSWER) as channel:
-            channel.sendall(command.encode() + b"\n")
-            answer = channel.reader.read()
+        place = (host.strip("[]"), int(port)) if is_tcp else address
+        with connect(place, Budget(LARGEST_ANSWER, timeout)) as connection:
+            connection.sendall(command.encode() + b"\n")
+            answer = connection.makefile("rb").read()
     except NoAnswer as exc:
         raise EventsError(f"HAProxy's socket {clean(address, 200)} cannot be used: {exc.message}.") from exc
     return answer.decode("utf-8", "replace").strip()

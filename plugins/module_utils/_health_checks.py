@@ -13,9 +13,10 @@ import typing as t
 
 from . import _option_checks as option_check
 from ._clock import Clock
+from ._connection import Budget, NoAnswer, connect
 from ._kind import Options, Runner
 from ._patience import Late, Patience, Proof, forgiving
-from ._peer import Login, NoAnswer, ask, connect
+from ._peer import Login, ask
 from ._text import clean
 
 PAUSE = 2.0
@@ -79,7 +80,7 @@ def _look_of(item: Options, run: Runner) -> tuple[str, t.Callable[[Patience], Pr
 
 def _port_takes_connections(port: int, patience: Patience) -> Proof:
     try:
-        connect(("127.0.0.1", port), patience.request_timeout(), largest=0).close()
+        connect(("127.0.0.1", port), Budget(0, patience.request_timeout())).close()
     except NoAnswer as exc:
         return Proof(False, f"127.0.0.1:{port} takes no connection ({exc.message})")
     return Proof(True, f"127.0.0.1:{port} takes connections")

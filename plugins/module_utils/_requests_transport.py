@@ -12,7 +12,8 @@ import functools
 import socket
 import typing as t
 
-from ._transport import HEADERS, MAX_BODY, BoundedSocket, Budget, Reply, Request, checked
+from ._connection import Budget, connect
+from ._transport import HEADERS, MAX_ANSWER, MAX_BODY, Reply, Request, checked
 
 REQUESTS_ERROR: str | None = None
 try:
@@ -33,7 +34,7 @@ class _Connection(HTTPConnection):
         self._budget = budget
 
     def _new_conn(self) -> socket.socket:
-        return BoundedSocket.of(super()._new_conn(), self._budget)
+        return connect((self.host, self.port), self._budget, t.cast(float, self.timeout))
 
 
 class _Adapter(HTTPAdapter):
@@ -55,7 +56,7 @@ class RequestsTransport:
     """Sends what it is told to; knows no proxy, no redirect and no retry."""
 
     def __init__(self) -> None:
-        self._budget = Budget()
+        self._budget = Budget(MAX_ANSWER)
         self._session = requests.Session()
         self._session.trust_env = False
         self._session.mount("http://", _Adapter(self._budget))
@@ -71,7 +72,7 @@ class RequestsTransport:
                 params=request.query,
                 headers=request.headers,
                 data=request.body,
-                timeout=(min(request.connect_timeout, request.total_timeout), request.total_timeout),
+                timeout=(request.connect_timeout, None),
                 allow_redirects=False,
                 stream=True,
             ) as response:
@@ -80,7 +81,7 @@ class RequestsTransport:
             # Not only what the libraries say of broken answers: what they make of hostile ones, too.
             from . import _failures
 
-            raise _failures.of_requests(request, exc, out_of_time=self._budget.left() <= 0) from exc
+            raise _failures.of_exchange(request, exc) from exc
         if response.status_code < 200:
             # The answer itself is still to come, and must not be taken for the next one.
             self._session.close()

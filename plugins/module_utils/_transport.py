@@ -16,10 +16,10 @@ import contextlib
 import http.client
 import select
 import socket
-import time
 import typing as t
 from urllib.parse import urlencode, urlsplit
 
+from ._connection import BoundedSocket, Budget, connect
 from ._errors import PassingFailure, Refused
 
 USER_AGENT = "graceful.azure/0.2.0"
@@ -51,44 +51,6 @@ class Reply(t.NamedTuple):
     body: bytes
 
 
-class Budget:
-    """When the request under way has to be over, and what it has received; shared with the socket that it uses."""
-
-    deadline = 0.0
-    received = 0
-
-    def begin(self, seconds: float) -> None:
-        self.deadline, self.received = time.monotonic() + seconds, 0
-
-    def left(self) -> float:
-        return self.deadline - time.monotonic()
-
-
-class BoundedSocket(socket.socket):
-    """Counts the whole response against one deadline: a plain socket's timeout starts anew with every byte."""
-
-    budget: Budget
-
-    @classmethod
-    def of(cls, plain: socket.socket, budget: Budget) -> BoundedSocket:
-        timeout = plain.gettimeout()
-        bounded = cls(plain.family, plain.type, plain.proto, fileno=plain.detach())
-        bounded.budget = budget
-        bounded.settimeout(timeout)
-        return bounded
-
-    def recv_into(self, *args: t.Any, **kwargs: t.Any) -> int:
-        left = self.budget.left()
-        if left <= 0:
-            raise socket.timeout("timed out")
-        self.settimeout(left)
-        size = super().recv_into(*args, **kwargs)
-        self.budget.received += size
-        if self.budget.received > MAX_ANSWER:
-            raise OSError(f"it sent more than {MAX_ANSWER >> 20} MiB")
-        return size
-
-
 def checked(where: str, reply: Reply) -> Reply:
     """The reply, if it is whole and not too large; at most one byte more than allowed has to be read for that."""
     if len(reply.body) > MAX_BODY:
@@ -107,70 +69,57 @@ class PlainTransport:
     """Sends what it is told to; knows no proxy, no redirect and no retry."""
 
     def __init__(self) -> None:
-        self._budget = Budget()
-        self._kept: http.client.HTTPConnection | None = None
-        self._socket: socket.socket | None = None
+        self._budget = Budget(MAX_ANSWER)
+        self._connection: http.client.HTTPConnection | None = None
+        self._socket: BoundedSocket | None = None
 
     def send(self, request: Request) -> Reply:
         """Make one request, or raise what the operator should read."""
-        where = request.where
         self._budget.begin(request.total_timeout)
-        connection: http.client.HTTPConnection | None = None
-        connected = False
         try:
-            connection = self._connection(request)
-            connected = True
+            connection = self._connected(request)
             target = f"{request.path}?{urlencode(request.query)}"
             connection.request(request.method, target, request.body, {**HEADERS, **request.headers})
             response = connection.getresponse()
             reply = Reply(response.status, t.cast("t.Mapping[str, str]", response.headers), response.read(MAX_BODY + 1))
         except BaseException as exc:
-            self._close(connection)
+            self._close()
             if not isinstance(exc, Exception):
                 raise
             # Not only what http.client says of broken answers: what it makes of hostile ones, too.
             from . import _failures
 
-            timed_out = isinstance(exc, socket.timeout) or self._budget.left() <= 0
-            raise _failures.of_socket(request, exc, connected, timed_out) from exc
-        lengths = response.headers.get_all("Content-Length") or []
-        if not response.isclosed() or reply.status < 200 or len(set(lengths)) > 1:
+            raise _failures.of_exchange(request, exc) from exc
+        if not response.isclosed() or reply.status < 200:
             # What is left of an answer must not be taken for the next one.
-            self._close(connection)
-        if len(set(lengths)) > 1:
-            raise PassingFailure(f"{where} gave its answer more than one length.")
-        return checked(where, reply)
+            self._close()
+        return checked(request.where, reply)
 
     def abort(self) -> None:
         """End the request under way, from another thread."""
-        self._budget.deadline = 0.0
+        self._budget.begin(0.0)
         kept = self._socket
         if kept is not None:
             with contextlib.suppress(OSError):
                 kept.shutdown(socket.SHUT_RDWR)
 
-    def _connection(self, request: Request) -> http.client.HTTPConnection:
-        """The one from the last request, unless the service has closed it since."""
+    def _connected(self, request: Request) -> http.client.HTTPConnection:
+        """The connection of the last request, unless the service has closed it since."""
         parts = urlsplit(request.endpoint)
-        wanted = (parts.hostname or "", parts.port or http.client.HTTP_PORT)
-        kept = self._kept
-        if kept is not None:
-            if kept.sock is not None and (kept.host, kept.port) == wanted and not _readable(kept.sock):
-                kept.sock.settimeout(self._budget.left())
-                return kept
-            self._close(kept)
-        connection = http.client.HTTPConnection(*wanted, timeout=min(request.connect_timeout, request.total_timeout))
-        connection.connect()
-        connection.sock = self._socket = BoundedSocket.of(connection.sock, self._budget)
-        connection.sock.settimeout(self._budget.left())
-        self._kept = connection
-        return connection
+        place = (parts.hostname or "", parts.port or http.client.HTTP_PORT)
+        kept = self._connection
+        if kept is not None and kept.sock is not None and (kept.host, kept.port) == place and not _readable(kept.sock):
+            return kept
+        self._close()
+        self._socket = connect(place, self._budget, request.connect_timeout)
+        self._connection = http.client.HTTPConnection(*place)
+        self._connection.sock = self._socket
+        return self._connection
 
-    def _close(self, connection: http.client.HTTPConnection | None) -> None:
-        if connection is not None:
-            connection.close()
-        if connection is self._kept:
-            self._kept = None
+    def _close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
 
 def _readable(kept: socket.socket) -> bool:

@@ -13,10 +13,11 @@ import re
 import typing as t
 
 from .. import _option_checks as check
+from .._connection import NoAnswer
 from .._errors import EventsError
 from .._kind import Done, Kind, Look, Noted, Options, Tools
 from .._patience import Late, Proof
-from .._peer import Login, NoAnswer, ask
+from .._peer import Login, ask
 from .._text import clean
 
 

@@ -12,10 +12,11 @@ import json
 import typing as t
 
 from .. import _option_checks as check
+from .._connection import NoAnswer
 from .._errors import EventsError
 from .._kind import LINUX, Done, Json, Kind, Look, Noted, Options, Tools
 from .._patience import Proof, forgiving
-from .._peer import Answer, Login, NoAnswer, ask
+from .._peer import Answer, Login, ask
 from .._text import clean
 
 LEADERS = ("leader", "standby_leader", "master", "primary")

@@ -17,10 +17,11 @@ import contextlib
 import typing as t
 
 from .. import _option_checks as check
+from .._connection import Budget, NoAnswer, connect
 from .._errors import EventsError
 from .._kind import LINUX, Done, Kind, Look, Noted, Options, Tools
 from .._patience import Late, Proof, forgiving
-from .._peer import Login, NoAnswer, connect
+from .._peer import Login
 from .._text import clean
 
 Reply = t.Union[str, int, None, t.List[t.Any]]
@@ -47,13 +48,14 @@ class Place(t.NamedTuple):
 def ask(place: Place, login: Login, timeout: float, *words: str) -> Reply:
     """One command on a connection of its own; passwords never become part of a message."""
     try:
-        with connect(place, timeout, LARGEST_REPLY) as channel:
+        with connect(place, Budget(LARGEST_REPLY, timeout)) as connection:
+            stream = connection.makefile("rb")
             if login.password:
                 user = [login.username] if login.username else []
-                channel.sendall(encoded(["AUTH", *user, login.password]))
-                decoded(channel.reader)
-            channel.sendall(encoded(words))
-            return decoded(channel.reader)
+                connection.sendall(encoded(["AUTH", *user, login.password]))
+                decoded(stream)
+            connection.sendall(encoded(words))
+            return decoded(stream)
     except (NoAnswer, EOFError, ValueError) as exc:
         raise EventsError(f"{place} does not answer as Redis would: {clean(exc, 200)}.") from exc
     except Refusal as exc:

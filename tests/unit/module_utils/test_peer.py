@@ -5,15 +5,12 @@ from __future__ import annotations
 
 import base64
 import socket
-import threading
-import time
-import typing as t
 from pathlib import Path
 
 import pytest
-from ansible_collections.graceful.azure.plugins.module_utils import _peer as peer
+from ansible_collections.graceful.azure.plugins.module_utils._connection import NoAnswer
 from ansible_collections.graceful.azure.plugins.module_utils._errors import WrongOption
-from ansible_collections.graceful.azure.plugins.module_utils._peer import Login, NoAnswer, ask, connect
+from ansible_collections.graceful.azure.plugins.module_utils._peer import Login, ask
 from ansible_collections.graceful.azure.tests.unit.module_utils.scripted import Peer, Secure, seconds_at_most
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
@@ -86,21 +83,6 @@ def test_a_handshake_that_never_ends_cannot_exceed_the_deadline() -> None:
         ask(f"https://127.0.0.1:{server.port}", DEADLINE)
 
 
-def test_a_name_server_that_does_not_answer_cannot_exceed_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
-    over = threading.Event()
-    real = socket.getaddrinfo
-
-    def slow(*args: t.Any, **options: t.Any) -> t.Any:
-        if not options.get("flags"):
-            over.wait(20)
-        return real(*args, **options)
-
-    monkeypatch.setattr(socket, "getaddrinfo", slow)
-    with seconds_at_most(LIMIT), pytest.raises(NoAnswer, match=r"db1\.example could not be looked up in time"):
-        ask("http://db1.example/", DEADLINE)
-    over.set()
-
-
 @pytest.mark.parametrize(
     "raw",
     [
@@ -132,6 +114,12 @@ def test_what_is_not_http_is_said(raw: bytes) -> None:
         ask(server.url, 5, largest=1000)
     assert caught.value.message
     assert caught.value.message.isprintable()
+
+
+def test_an_address_of_ipv6_is_no_host_with_a_port() -> None:
+    with Peer(OK) as server:
+        assert ask(f"http://[::ffff:127.0.0.1]:{server.port}/", 5).status == 200
+        assert f"Host: [::ffff:127.0.0.1]:{server.port}".encode() in server.heard[0]
 
 
 def test_where_nothing_listens_is_said() -> None:
@@ -181,46 +169,6 @@ def test_a_header_that_cannot_be_is_said_without_telling_it(value: str) -> None:
     with Peer(OK) as server, pytest.raises(NoAnswer, match="does not allow") as caught:
         ask(server.url, 5, headers={"X-Token": value})
     assert "secret" not in str(caught.value)
-
-
-def test_a_unix_socket_is_spoken_to(tmp_path: Path) -> None:
-    with socket.socket(socket.AF_UNIX) as listening:
-        listening.bind(str(tmp_path / "s"))
-        listening.listen()
-        with connect(str(tmp_path / "s"), 5, 100) as channel:
-            server, _address = listening.accept()
-            channel.sendall(b"ping")
-            assert server.recv(10) == b"ping"
-            server.sendall(b"pong\nmore")
-            server.close()
-            assert channel.reader.readline() == b"pong\n"
-            assert channel.reader.read() == b"more"
-
-
-@pytest.mark.parametrize("path", ["/nonexistent/socket", "x" * 500, "/tmp/\0"], ids=["missing", "too long", "no path"])
-def test_a_unix_socket_that_cannot_be_used_is_said(path: str) -> None:
-    with pytest.raises(NoAnswer):
-        connect(path, 5, 100)
-
-
-def test_an_address_where_nothing_answers_leaves_time_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    with Peer(OK) as server, seconds_at_most(LIMIT), socket.socket() as full:
-        # Nobody accepts here, and the queue is full: a connection attempt hangs.
-        full.bind(("127.0.0.1", 0))
-        full.listen(0)
-        fillers = [socket.socket() for _each in range(4)]
-        for each in fillers:
-            each.setblocking(False)
-            each.connect_ex(full.getsockname())
-        time.sleep(0.05)
-        places = [
-            (socket.AF_INET, socket.SOCK_STREAM, 0, "", place)
-            for place in (full.getsockname(), ("127.0.0.1", server.port))
-        ]
-        monkeypatch.setattr(peer, "_looked_up", lambda address, deadline: places)
-        assert ask("http://two.example/", 1).status == 200
-        for each in fillers:
-            each.close()
 
 
 def test_a_certificate_is_checked_unless_told_otherwise(certificate: Path) -> None:

@@ -11,9 +11,7 @@ import time
 import typing as t
 
 import pytest
-import requests
-import urllib3
-from ansible_collections.graceful.azure.plugins.module_utils import _failures
+from ansible_collections.graceful.azure.plugins.module_utils._connection import BoundedSocket
 from ansible_collections.graceful.azure.plugins.module_utils._errors import NoConnection, PassingFailure, Refused
 from ansible_collections.graceful.azure.plugins.module_utils._requests_transport import RequestsTransport
 from ansible_collections.graceful.azure.plugins.module_utils._transport import PlainTransport, Reply, Request
@@ -61,12 +59,23 @@ def test_once_there_was_a_connection_it_may_have_been_sent(transport: Transport,
     assert "{{" not in failure.value.message
 
 
-def test_a_network_that_fails_after_the_request_is_no_missing_connection() -> None:
-    lost = OSError(errno.EHOSTUNREACH, "No route to host")
-    exc = requests.exceptions.ConnectionError(urllib3.exceptions.ProtocolError("Connection aborted.", lost))
-    failure = _failures.of_requests(Request("GET", "http://127.0.0.1", PATH, {}), exc, False)
-    assert failure.__class__ is PassingFailure
-    assert "No route to host" in failure.message
+@pytest.mark.parametrize("before", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf"])
+def test_a_network_that_fails_after_the_request_is_no_missing_connection(
+    transport: Transport, monkeypatch: pytest.MonkeyPatch, before: bytes
+) -> None:
+    real = BoundedSocket.recv_into
+
+    def fails_after(connection: BoundedSocket, *args: t.Any, **options: t.Any) -> int:
+        size = real(connection, *args, **options)
+        if not size:
+            lost = OSError(errno.EHOSTUNREACH, "No route to host")
+            raise connection.budget.failure(lost) from lost
+        return size
+
+    monkeypatch.setattr(BoundedSocket, "recv_into", fails_after)
+    with Peer(before) as server, pytest.raises(PassingFailure, match=r"broke off .* .No route to host.") as failure:
+        ask(transport, f"http://127.0.0.1:{server.port}")
+    assert not isinstance(failure.value, NoConnection)
 
 
 def test_a_whole_answer_is_bounded_in_time(transport: Transport) -> None:
