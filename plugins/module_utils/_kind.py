@@ -12,6 +12,7 @@ import typing as t
 
 from ._errors import EventsError
 from ._patience import Patience
+from ._text import clean
 
 LINUX, WINDOWS = "linux", "windows"
 NOT_HERE = "a Linux host cannot do that: its kind is for Windows hosts. Correct the step's kind"
@@ -28,9 +29,15 @@ class Ran(t.NamedTuple):
 
     @property
     def message(self) -> str:
-        """The last line of what it said."""
-        said = (self.err.strip() or self.out.strip() or "it said nothing").splitlines()
-        return said[-1].strip()
+        """The last line of its output, cleaned: errors before anything else."""
+        lines = (self.err.strip() or self.out.strip() or "it said nothing").splitlines()
+        return clean(lines[-1], 300)
+
+    def succeeded(self, program: str) -> Ran:
+        """The same, if it ended with 0. `program` is what a message calls it."""
+        if self.code != 0:
+            raise EventsError(f"{program} ended with {self.code}: {self.message}")
+        return self
 
 
 class Runner(t.Protocol):
@@ -48,6 +55,7 @@ class Runner(t.Protocol):
 class Tools(t.NamedTuple):
     """What the engine hands to a kind."""
 
+    # The time that is left for the step, and waiting within it.
     patience: Patience
     run: Runner
     # Whether an earlier attempt has begun this step already.
@@ -58,7 +66,7 @@ class Tools(t.NamedTuple):
 
 
 class Look(t.NamedTuple):
-    """How things are. `before` is what undo has to know; with in_service=False undo leaves everything as it is."""
+    """How things are. `before` is recorded for undo; with in_service=False undo leaves everything as it is."""
 
     done: bool
     message: str
@@ -66,23 +74,18 @@ class Look(t.NamedTuple):
 
 
 class Done(t.NamedTuple):
-    """What was done and verified; `data` is noted for undo."""
+    """What was done and verified; `data` is recorded for undo."""
 
     message: str
     data: Json
 
 
-class Noted(t.NamedTuple):
-    """What the record says about a step that is to be undone. `lost` means that disks may have been lost."""
+class StepRecord(t.NamedTuple):
+    """What the host's record says about a step that is to be undone. `lost` means that disks may have been lost."""
 
     before: Json
     data: Json
     lost: bool
-
-
-def noted_names(before: Json, key: str) -> list[str]:
-    names = before.get(key)
-    return [str(name) for name in names] if isinstance(names, list) else []
 
 
 class Kind:
@@ -95,7 +98,7 @@ class Kind:
     options: t.ClassVar[t.Mapping[str, t.Mapping[str, t.Any]]] = {}
     # required_one_of, required_together, mutually_exclusive, required_by, as in an argument spec.
     rules: t.ClassVar[t.Mapping[str, t.Any]] = {}
-    # Of _option_checks.py, by the name of the option: what an argument spec cannot say of it.
+    # What an argument spec cannot say of an option, by its name: see _option_checks.py.
     checks: t.ClassVar[t.Mapping[str, t.Callable[[str, t.Any], str]]] = {}
     # The hosts that can do it. On Windows hosts the PowerShell file of that name does it: see CONTRIBUTING.
     platforms: t.ClassVar[tuple[str, ...]] = (LINUX, WINDOWS)
@@ -106,8 +109,9 @@ class Kind:
     # How it was before has to be looked up by the controller, too.
     looks_first = False
 
-    def __init__(self, options: Options, tools: Tools) -> None:
-        self.given = options
+    def __init__(self, params: Options, tools: Tools) -> None:
+        """`params` has a value for each option; secrets that were not given are missing."""
+        self.params = params
         self.tools = tools
 
     @classmethod
@@ -126,18 +130,20 @@ class Kind:
         return before
 
     def look(self) -> Look:
-        """Not for checkpoints: they are made for each event."""
+        """Whether it is done already, and how it is now. Changes nothing. Checkpoints have no `look`."""
         raise EventsError(NOT_HERE)
 
     def do(self) -> Done:
+        """Drain or save, and return when that is verified. It may be called again after an interruption."""
         raise EventsError(NOT_HERE)
 
-    def undo(self, noted: Noted) -> str:
+    def undo(self, record: StepRecord) -> str:
+        """Put back what was drained or lost, and say it when that is verified. It may be called again, too."""
         raise EventsError(NOT_HERE)
 
-    def is_saved(self, noted: Noted) -> bool:
+    def is_saved(self, record: StepRecord) -> bool:
         """Of checkpoints: whether what was saved is still there."""
         return True
 
-    def clean_up(self, noted: Noted) -> None:
+    def clean_up(self, record: StepRecord) -> None:
         """Remove what only undo needed. Called when everything on the host is undone; it may be called again."""

@@ -26,6 +26,7 @@ _WINDOWS_PATH = re.compile(
     )
 )
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+Check = t.Callable[[str, t.Any], str]
 
 
 def first(*mistakes: str) -> str:
@@ -42,6 +43,17 @@ def texts(name: str, value: t.Any) -> str:
     if value is None or (value and not any(text(name, each) or each is None for each in value)):
         return ""
     return f"{name} has to be a list of texts, none of them empty."
+
+
+def entries(example: str, **checks: Check) -> Check:
+    """A check of a list of dictionaries, by the names of their keys."""
+
+    def check(name: str, value: t.Any) -> str:
+        if not value:
+            return f"{name} has to be a list of {example}."
+        return first(*(each(f"{key} of {name}", entry[key]) for entry in value for key, each in checks.items()))
+
+    return check
 
 
 def is_absolute(platform: str, path: str) -> bool:
@@ -115,6 +127,19 @@ def headers(name: str, value: t.Any) -> str:
         if isinstance(each, (dict, list)) or each is None or not re.fullmatch(r"[\t -~\x80-\xff]*", str(each)):
             return f"{name}: the value of {key} has to be one line of text."
     return ""
+
+
+def task_file(name: str, value: t.Any) -> str:
+    if value is None or re.fullmatch(r"\S.*\.ya?ml", value, re.DOTALL):
+        return ""
+    return f"{name} has to be a task file, whose name ends with .yml or .yaml."
+
+
+def probe(name: str, value: t.Any) -> str:
+    """What proves that tasks have done their work."""
+    if isinstance(value, bool) or not (texts if isinstance(value, list) else text)(name, value):
+        return ""
+    return f"{name} has to be a condition, a list of conditions, or a task file (.yml)."
 
 
 def environment(name: str, value: t.Any) -> str:

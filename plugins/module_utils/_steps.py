@@ -14,7 +14,7 @@ import typing as t
 
 from . import _checkpoints, _drains
 from ._errors import EventsError
-from ._kind import LINUX, Kind, Noted, Runner, Tools
+from ._kind import LINUX, Kind, Runner, StepRecord, Tools
 from ._patience import Late, Patience
 from ._record import Keeper, LostClaim, find_step, unfinished
 from ._text import clean, count, duration, is_masked, quoted
@@ -203,7 +203,7 @@ class Steps:
             return
         work = kind(self._options(step), self._tools(step, noted))
         same = noted is not None and noted["status"] == "done" and noted["options"] == step["options"]
-        if noted and same and work.is_saved(Noted(noted["before"], noted["data"], False)):
+        if noted and same and work.is_saved(StepRecord(noted["before"], noted["data"], False)):
             return
         self._note({**step, "status": "doing", "message": "", "before": {}, "data": {}})
         try:
@@ -309,7 +309,7 @@ class Steps:
             # What cannot be cleaned up, or not in time, does not keep the host out of service.
             with contextlib.suppress(EventsError, Failed):
                 work = self._kind_of(step)(self._options(step), self._tools(step, step))
-                work.clean_up(Noted(step["before"], step["data"], False))
+                work.clean_up(StepRecord(step["before"], step["data"], False))
 
     def _kind_of(self, step: Json) -> type[Kind]:
         try:
@@ -338,7 +338,7 @@ class Steps:
             self._answer_or_ask(step, "send", archive=step["data"]["archive"])
         # Noted, which is the fence: nothing is undone by a run that has lost its claim.
         self._note({**_key(step), "status": step["status"]})
-        return kind(self._options(step), self._tools(step, step)).undo(Noted(step["before"], step["data"], lost))
+        return kind(self._options(step), self._tools(step, step)).undo(StepRecord(step["before"], step["data"], lost))
 
     def _check_health(self) -> None:
         from . import _health_checks

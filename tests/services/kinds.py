@@ -8,11 +8,11 @@ import typing as t
 
 from ansible_collections.graceful.azure.plugins.module_utils import _drains
 from ansible_collections.graceful.azure.plugins.module_utils._clock import Clock
-from ansible_collections.graceful.azure.plugins.module_utils._kind import Kind, Look, Noted, Runner
+from ansible_collections.graceful.azure.plugins.module_utils._kind import Kind, Look, Runner, StepRecord
 from ansible_collections.graceful.azure.plugins.module_utils._run import run as real_run
 from ansible_collections.graceful.azure.tests.unit.module_utils.scripted import options_of, tools
 
-NOTED = Noted({}, {}, lost=False)
+NOTED = StepRecord({}, {}, lost=False)
 
 
 class Drained(t.NamedTuple):
@@ -35,4 +35,5 @@ def drain_and_undo(name: str, run: Runner = real_run, **given: t.Any) -> Drained
     assert again.look().done
     again.do()
     assert again.look().done
-    return Drained(look, done.message, step(name, run=run, **given).undo(Noted(look.before, done.data, lost=False)))
+    record = StepRecord(look.before, done.data, lost=False)
+    return Drained(look, done.message, step(name, run=run, **given).undo(record))

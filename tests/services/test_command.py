@@ -8,7 +8,7 @@ import typing as t
 
 import pytest
 from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
-from ansible_collections.graceful.azure.plugins.module_utils._kind import Noted
+from ansible_collections.graceful.azure.plugins.module_utils._kind import StepRecord
 from ansible_collections.graceful.azure.plugins.module_utils._patience import Late
 from ansible_collections.graceful.azure.tests.services.conftest import Redis
 from ansible_collections.graceful.azure.tests.services.kinds import drain_and_undo, step
@@ -51,4 +51,4 @@ def test_an_undo_that_nobody_hears_fails(redis: Redis) -> None:
     redis.process.terminate()
     redis.process.wait(20)
     with pytest.raises(EventsError, match="Connection refused"):
-        step("command", **options(redis)).undo(Noted({"in_service": True}, {}, lost=False))
+        step("command", **options(redis)).undo(StepRecord({"in_service": True}, {}, lost=False))

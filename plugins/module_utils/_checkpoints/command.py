@@ -11,8 +11,7 @@ from __future__ import annotations
 import typing as t
 
 from .. import _option_checks as check
-from .._errors import EventsError
-from .._kind import LINUX, Done, Kind, Noted
+from .._kind import LINUX, Done, Kind, StepRecord
 from .._text import clean
 
 
@@ -35,12 +34,10 @@ class Item(Kind):
     checks: t.ClassVar = {"argv": check.argv, "become_user": check.text}
 
     def do(self) -> Done:
-        ran = self.tools.run(self.given["argv"], self.tools.patience.left, user=self.given["become_user"])
-        if ran.code != 0:
-            # Its arguments may be secret.
-            program = clean(self.given["argv"][0], 200)
-            raise EventsError(f"{program} ended with {ran.code}: {clean(ran.message, 300)}")
-        return Done(f"the program has ended: {clean(ran.message, 200)}", {})
+        ran = self.tools.run(self.params["argv"], self.tools.patience.left, user=self.params["become_user"])
+        # Its arguments may be secret.
+        ran.succeeded(clean(self.params["argv"][0], 200))
+        return Done(f"the program has ended: {ran.message}", {})
 
-    def undo(self, noted: Noted) -> str:
+    def undo(self, record: StepRecord) -> str:
         return "there is nothing to put back"

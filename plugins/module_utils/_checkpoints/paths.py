@@ -15,7 +15,7 @@ import typing as t
 from .. import _option_checks as check
 from .._archive import PART, restore, save
 from .._errors import EventsError
-from .._kind import Done, Json, Kind, Noted, Options
+from .._kind import Done, Json, Kind, Options, StepRecord
 from .._text import clean, count, quoted_list
 
 
@@ -53,7 +53,7 @@ class Item(Kind):
         return f"paths has to be a list of absolute paths, such as {check.sample_path(platform, 'cache')}."
 
     def do(self) -> Done:
-        saved = save(self.given["paths"], self._archive, self.tools.patience)
+        saved = save(self.params["paths"], self._archive, self.tools.patience)
         message = (
             f"{count(saved.entries, 'file')} with directories, {count(saved.size, 'byte')} in {clean(self._archive)}"
         )
@@ -61,11 +61,11 @@ class Item(Kind):
             "paths": saved.paths,
             "archive": self._archive,
             "checksum": saved.checksum,
-            "fetched": self.given["to"] == "controller",
+            "fetched": self.params["to"] == "controller",
         }
         return Done("; ".join(filter(None, [message, saved.remarks])), data)
 
-    def undo(self, noted: Noted) -> str:
+    def undo(self, noted: StepRecord) -> str:
         archive = str(noted.data.get("archive") or self._archive)
         if not noted.data.get("checksum"):
             return "nothing was saved, so there is nothing to put back"
@@ -81,12 +81,12 @@ class Item(Kind):
             message += f": {quoted_list(restored.paths, 3)}"
         return "; ".join(filter(None, [message, restored.remarks]))
 
-    def is_saved(self, noted: Noted) -> bool:
+    def is_saved(self, noted: StepRecord) -> bool:
         archive = str(noted.data.get("archive") or self._archive)
         # The controller has a copy of one that it has fetched.
         return bool(noted.data.get("fetched")) or os.path.isfile(archive)
 
-    def clean_up(self, noted: Noted) -> None:
+    def clean_up(self, noted: StepRecord) -> None:
         # What cannot be removed is overwritten by the next archive of that name.
         archive = str(noted.data.get("archive") or self._archive)
         for path in (archive, archive + PART):

@@ -12,9 +12,8 @@ import typing as t
 
 from .. import _option_checks as check
 from .._errors import EventsError
-from .._kind import LINUX, Done, Kind, Noted
+from .._kind import LINUX, Done, Kind, StepRecord
 from .._patience import Proof
-from .._text import clean
 
 STATEMENT = ("-X", "-w", "-v", "ON_ERROR_STOP=1", "-c", "CHECKPOINT")
 # What psql ends with if nobody takes its connection.
@@ -45,15 +44,15 @@ class Item(Kind):
     def do(self) -> Done:
         return Done(self.tools.patience.part(RESTARTS_WITHIN).until(self._checkpoint, pause=1.0), {})
 
-    def undo(self, noted: Noted) -> str:
+    def undo(self, record: StepRecord) -> str:
         return "there is nothing to put back"
 
     def _checkpoint(self) -> Proof:
         # The statement itself may take all the time that there is.
         seconds = self.tools.patience.request_timeout(self.tools.patience.left)
-        ran = self.tools.run([*self.given["argv"], *STATEMENT], seconds, user=self.given["become_user"])
+        ran = self.tools.run([*self.params["argv"], *STATEMENT], seconds, user=self.params["become_user"])
         if ran.code == 0:
             return Proof(True, "PostgreSQL has made a CHECKPOINT")
         if ran.code == NO_CONNECTION:
-            return Proof(False, f"PostgreSQL takes no connection: {clean(ran.message, 300).rstrip('.')}")
-        raise EventsError(f"PostgreSQL made no CHECKPOINT: {clean(ran.message, 300)}")
+            return Proof(False, f"PostgreSQL takes no connection: {ran.message.rstrip('.')}")
+        raise EventsError(f"PostgreSQL made no CHECKPOINT: {ran.message}")

@@ -13,9 +13,8 @@ import typing as t
 
 from .. import _option_checks as check
 from .._errors import EventsError
-from .._kind import LINUX, Done, Kind, Noted, Ran
+from .._kind import LINUX, Done, Kind, Ran, StepRecord
 from .._patience import Proof
-from .._text import clean
 
 
 class Item(Kind):
@@ -41,7 +40,7 @@ class Item(Kind):
         self.tools.patience.until(self._begin, pause=1.0)
         return Done(self.tools.patience.until(lambda: self._is_saved(now), pause=1.0), {})
 
-    def undo(self, noted: Noted) -> str:
+    def undo(self, record: StepRecord) -> str:
         return "there is nothing to put back"
 
     def _is_a_later_second(self) -> Proof:
@@ -55,7 +54,7 @@ class Item(Kind):
         found = re.match(r"\s*([0-9]+)\s", ran.out + "\n")
         if ran.code != 0 or not found:
             # The client ends well even if the server answers with an error.
-            raise EventsError(f"Redis does not tell its time: {clean(ran.message, 300)}")
+            raise EventsError(f"Redis does not tell its time: {ran.message}")
         return int(found[1])
 
     def _begin(self) -> Proof:
@@ -65,7 +64,7 @@ class Item(Kind):
         if "already in progress" in ran.out:
             # It may have begun before the last change.
             return Proof(False, "another save is under way in Redis")
-        raise EventsError(f"Redis did not begin to save: {clean(ran.message, 300)}")
+        raise EventsError(f"Redis did not begin to save: {ran.message}")
 
     def _is_saved(self, since: int) -> Proof:
         """A save that is scheduled behind a rewrite of the log has not begun yet: only one that ended since counts."""
@@ -82,7 +81,7 @@ class Item(Kind):
 
     def _ask(self, *words: str) -> Ran:
         seconds = self.tools.patience.request_timeout(self.tools.patience.left)
-        return self.tools.run([*self.given["argv"], *words], seconds, user=self.given["become_user"])
+        return self.tools.run([*self.params["argv"], *words], seconds, user=self.params["become_user"])
 
 
 def _last_save(info: str) -> int | None:

@@ -8,13 +8,10 @@
 
 from __future__ import annotations
 
-import re
 import typing as t
 
 from .. import _option_checks as check
-from .._kind import Kind, Options
-
-TASK_FILE = re.compile(r"\S.*\.ya?ml", re.DOTALL)
+from .._kind import Kind
 
 
 class Item(Kind):
@@ -28,13 +25,5 @@ class Item(Kind):
             "like one that was done.",
         },
     }
+    checks: t.ClassVar = {"file": check.task_file, "probe": check.probe}
     by_controller = True
-
-    @classmethod
-    def mistake(cls, options: Options) -> str:
-        probe = options["probe"]
-        wrong = check.texts("probe", probe) if isinstance(probe, list) else check.text("probe", probe)
-        return check.first(
-            "" if TASK_FILE.fullmatch(options["file"]) else "file has to be a task file, whose name ends with .yml.",
-            "probe has to be a condition or a list of conditions." if wrong and not isinstance(probe, bool) else "",
-        )

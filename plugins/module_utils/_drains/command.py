@@ -11,10 +11,8 @@ from __future__ import annotations
 import typing as t
 
 from .. import _option_checks as check
-from .._errors import EventsError
-from .._kind import LINUX, Done, Kind, Look, Noted, Ran
+from .._kind import LINUX, Done, Kind, Look, Ran, StepRecord
 from .._patience import Proof
-from .._text import clean
 
 # A probe that takes longer is not one that can be asked again and again.
 LONGEST_PROBE = 30.0
@@ -63,29 +61,24 @@ class Step(Kind):
 
     def look(self) -> Look:
         proof = self._probe()
-        was_out = proof.holds and not self.tools.begun
-        return Look(proof.holds, proof.message, {"in_service": not was_out})
+        # What was drained before the step began is not undone.
+        return Look(proof.holds, proof.message, {"in_service": self.tools.begun or not proof.holds})
 
     def do(self) -> Done:
-        self._demand_success("do")
+        self._run("do", self.tools.patience.left).succeeded("The program of do")
         return Done(self.tools.patience.until(self._probe, pause=1.0), {})
 
-    def undo(self, noted: Noted) -> str:
-        if not self.given["undo"]:
+    def undo(self, record: StepRecord) -> str:
+        if not self.params["undo"]:
             return "there is nothing to undo"
-        return f"undo has ended: {clean(self._demand_success('undo').message, 200)}"
+        ran = self._run("undo", self.tools.patience.left).succeeded("The program of undo")
+        return f"undo has ended: {ran.message}"
 
     def _probe(self) -> Proof:
         ran = self._run("probe", self.tools.patience.request_timeout(LONGEST_PROBE))
         ended = "passes" if ran.code == 0 else f"ends with {ran.code}"
-        return Proof(ran.code == 0, f"the probe {ended}: {clean(ran.message, 200)}")
-
-    def _demand_success(self, name: str) -> Ran:
-        ran = self._run(name, self.tools.patience.left)
-        if ran.code != 0:
-            raise EventsError(f"The program of {name} ended with {ran.code}: {clean(ran.message, 300)}")
-        return ran
+        return Proof(ran.code == 0, f"the probe {ended}: {ran.message}")
 
     def _run(self, name: str, seconds: float) -> Ran:
-        variables = {key: str(value) for key, value in (self.given["environment"] or {}).items()}
-        return self.tools.run(self.given[name], seconds, user=self.given["become_user"], environment=variables)
+        variables = {key: str(value) for key, value in (self.params["environment"] or {}).items()}
+        return self.tools.run(self.params[name], seconds, user=self.params["become_user"], environment=variables)

@@ -14,7 +14,7 @@ import typing as t
 
 from .. import _option_checks as check
 from .._errors import EventsError
-from .._kind import Done, Kind, Look, Noted
+from .._kind import Done, Kind, Look, StepRecord
 from .._patience import Proof
 from .._text import count, listed
 
@@ -74,12 +74,12 @@ class Step(Kind):
     def do(self) -> Done:
         return Done(self.tools.patience.until(self._none_open), {})
 
-    def undo(self, noted: Noted) -> str:
+    def undo(self, record: StepRecord) -> str:
         return "there is nothing to undo"
 
     def _none_open(self) -> Proof:
-        wanted = set(self.given["ports"])
-        ignored = [ipaddress.ip_network(each, strict=False) for each in self.given["ignore_from"]]
+        wanted = set(self.params["ports"])
+        ignored = [ipaddress.ip_network(each, strict=False) for each in self.params["ignore_from"]]
         every = [connection for name in ("tcp", "tcp6") for connection in established(self._table(name))]
         left = [each for each in every if each.port in wanted and not any(each.peer in network for network in ignored)]
         ports = ", ".join(map(str, sorted(wanted)))

@@ -41,14 +41,12 @@ class Step(Kind):
             "each role says, or not.",
         },
     }
+    checks: t.ClassVar = {"node": check.text, "target_node": check.text}
     platforms = (WINDOWS,)
 
     @classmethod
     def mistake(cls, options: Options) -> str:
         node, target = options["node"], options["target_node"]
-        same = bool(node and target) and node.lower() == target.lower()
-        return check.first(
-            check.text("node", node),
-            check.text("target_node", target),
-            "target_node is the node that shall be drained. Name another one." if same else "",
-        )
+        if node and target and node.lower() == target.lower():
+            return "target_node is the node that shall be drained. Name another one."
+        return super().mistake(options)

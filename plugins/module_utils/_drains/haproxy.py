@@ -15,6 +15,10 @@ from .._haproxy import NAME
 from .._kind import Json, Kind, Options
 
 
+def _name(option: str, value: str) -> str:
+    return "" if NAME.fullmatch(value) else f"{option} cannot be a name in HAProxy."
+
+
 class Step(Kind):
     summary = "The server is in maintenance on each balancer, after its last session has ended. Undone: it is ready."
     options: t.ClassVar[t.Mapping[str, t.Mapping[str, t.Any]]] = {
@@ -39,21 +43,15 @@ class Step(Kind):
             },
         },
     }
+    checks: t.ClassVar = {
+        **dict.fromkeys(("backend", "server"), _name),
+        "sockets": check.entries(
+            "{host: inventory name, socket: path or host:port}", host=check.text, socket=check.text
+        ),
+    }
     carries_traffic = True
     by_controller = True
     looks_first = True
-
-    @classmethod
-    def mistake(cls, options: Options) -> str:
-        sockets = options["sockets"]
-        return check.first(
-            *(
-                "" if NAME.fullmatch(options[key]) else f"{key} cannot be a name in HAProxy."
-                for key in ("backend", "server")
-            ),
-            "" if sockets else "sockets has to be a list of {host: inventory name, socket: path or host:port}.",
-            *(check.text(f"{key} of sockets", each[key]) for each in sockets for key in ("host", "socket")),
-        )
 
     @classmethod
     def merged(cls, options: Options, before: Json, now: Json) -> Json:

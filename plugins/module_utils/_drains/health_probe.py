@@ -15,7 +15,7 @@ import typing as t
 from .. import _option_checks as check
 from .._connection import NoAnswer
 from .._errors import EventsError
-from .._kind import Done, Kind, Look, Noted, Options, Tools
+from .._kind import Done, Kind, Look, Options, StepRecord, Tools
 from .._patience import Late, Proof
 from .._peer import Login, ask
 from .._text import clean
@@ -24,6 +24,16 @@ from .._text import clean
 class Answer(t.NamedTuple):
     status: int | None
     message: str
+
+
+def _method(option: str, value: str) -> str:
+    return "" if re.fullmatch("[A-Za-z]+", value) else f"{option} has to be an HTTP method, such as POST."
+
+
+def _statuses(option: str, value: t.Sequence[int]) -> str:
+    if value and all(100 <= status <= 599 for status in value):
+        return ""
+    return f"{option} has to be a list of HTTP statuses, 100 to 599."
 
 
 class Step(Kind):
@@ -96,29 +106,20 @@ class Step(Kind):
         "mutually_exclusive": [("marker", "out_url")],
         "required_together": [("out_url", "in_url"), ("username", "password")],
     }
+    checks: t.ClassVar = {
+        **dict.fromkeys(("url", "out_url", "in_url"), check.http_url),
+        **dict.fromkeys(("interval", "threshold"), check.positive),
+        "method": _method,
+        "healthy": _statuses,
+        "headers": check.headers,
+        "username": check.text,
+    }
     carries_traffic = True
 
-    def __init__(self, options: Options, tools: Tools) -> None:
-        super().__init__(options, tools)
-        self._lasting: float = options["interval"] * options["threshold"]
-        self._pause = min(options["interval"], 1.0)
-
-    @classmethod
-    def mistake(cls, options: Options) -> str:
-        healthy = options["healthy"]
-        return check.first(
-            check.http_url("url", options["url"]),
-            check.http_url("out_url", options["out_url"]),
-            check.http_url("in_url", options["in_url"]),
-            "" if re.fullmatch("[A-Za-z]+", options["method"]) else "method has to be an HTTP method, such as POST.",
-            check.positive("interval", options["interval"], 1e6),
-            check.positive("threshold", options["threshold"], 1e6),
-            ""
-            if healthy and all(100 <= status <= 599 for status in healthy)
-            else "healthy has to be a list of HTTP statuses, 100 to 599.",
-            check.headers("headers", options["headers"]),
-            check.text("username", options["username"]),
-        )
+    def __init__(self, params: Options, tools: Tools) -> None:
+        super().__init__(params, tools)
+        self._lasting: float = params["interval"] * params["threshold"]
+        self._pause = min(params["interval"], 1.0)
 
     @classmethod
     def mistake_on(cls, platform: str, options: Options) -> str:
@@ -137,21 +138,21 @@ class Step(Kind):
 
     def do(self) -> Done:
         # After an interrupted attempt, a later step may have stopped what answers here.
-        if self.given["must_answer"] and not self.tools.begun:
+        if self.params["must_answer"] and not self.tools.begun:
             self._demand_answer()
         return Done(self._settle(True), {})
 
-    def undo(self, noted: Noted) -> str:
+    def undo(self, record: StepRecord) -> str:
         return self._settle(False)
 
     def _answer(self) -> Answer:
-        return self._ask(self.given["url"], self.tools.patience.request_timeout())
+        return self._ask(self.params["url"], self.tools.patience.request_timeout())
 
     def _ask(self, url: str, timeout: float, method: str = "GET") -> Answer:
         """The status that the URL answers with, or None and why there is no answer.
 
         It is asked as a load balancer does: certificates are not checked, redirects are not followed."""
-        given, shown = self.given, clean(url, 200)
+        given, shown = self.params, clean(url, 200)
         login = Login(given["username"], given.get("password"))
         try:
             status = ask(url, timeout, method, headers=given.get("headers"), login=login, verify=False).status
@@ -160,7 +161,7 @@ class Step(Kind):
         return Answer(status, f"{shown} answers {status}")
 
     def _is_healthy(self, answer: Answer) -> bool:
-        return answer.status in self.given["healthy"]
+        return answer.status in self.params["healthy"]
 
     def _look_longer(self, answer: Answer) -> tuple[Answer, bool]:
         """The last answer, and whether none was healthy for as long as a load balancer needs to notice."""
@@ -189,10 +190,10 @@ class Step(Kind):
     def _settle(self, out: bool) -> str:
         """Switch, and verify it for as long as a load balancer needs to notice."""
         if self._is_out() != out:
-            if self.given["marker"]:
+            if self.params["marker"]:
                 self._set_marker(out)
             else:
-                self._call(self.given["out_url" if out else "in_url"])
+                self._call(self.params["out_url" if out else "in_url"])
 
         def proof() -> Proof:
             answer = self._answer()
@@ -203,14 +204,15 @@ class Step(Kind):
 
     def _is_out(self) -> bool | None:
         """By the marker; None if only the health URL can tell."""
-        marker = self.given["marker"]
+        marker = self.params["marker"]
         return os.path.lexists(marker) == self._marker_is_there_when(True) if marker else None
 
     def _marker_is_there_when(self, out: bool) -> bool:
-        return bool(out == (self.given["marker_means"] == "out"))
+        return bool(out == (self.params["marker_means"] == "out"))
 
     def _set_marker(self, out: bool) -> None:
-        marker, shown, wanted = self.given["marker"], clean(self.given["marker"], 200), self._marker_is_there_when(out)
+        marker, wanted = self.params["marker"], self._marker_is_there_when(out)
+        shown = clean(marker, 200)
         try:
             if wanted:
                 os.close(os.open(marker, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644))
@@ -225,7 +227,7 @@ class Step(Kind):
             raise EventsError(f"The marker {shown} cannot be changed: {exc.strerror}.") from exc
 
     def _call(self, url: str) -> None:
-        method = self.given["method"].upper()
+        method = self.params["method"].upper()
         answer = self._ask(url, self.tools.patience.request_timeout(30), method)
         if answer.status is None or not 200 <= answer.status < 300:
             raise EventsError(f"{method} {answer.message}, which is not a success.")

@@ -12,11 +12,16 @@ import re
 import typing as t
 
 from .. import _option_checks as check
-from .._kind import WINDOWS, Json, Kind, Options, noted_names
+from .._kind import WINDOWS, Kind, Options
 from .._text import quoted
 
 # What would be a pattern or another place for the cmdlets.
 _NAME = re.compile(r"(?=\S)[^*?\[\]/\\`\x00-\x1f]{1,260}(?<=\S)")
+
+
+def _names(option: str, value: t.Sequence[str]) -> str:
+    wrong = next((name for name in value if not _NAME.fullmatch(name)), None)
+    return "" if wrong is None else f"{option} has {quoted(wrong)}, which cannot be a name in IIS."
 
 
 class Step(Kind):
@@ -52,25 +57,16 @@ class Step(Kind):
             "description": "Addresses or networks whose connections do not count, such as those of a health probe.",
         },
     }
+    checks: t.ClassVar = {
+        "sites": _names,
+        "app_pools": _names,
+        "ports": lambda name, value: check.ports(name, value) if value else "",
+        "ignore_from": check.networks,
+    }
     platforms = (WINDOWS,)
 
     @classmethod
     def mistake(cls, options: Options) -> str:
         if not options["sites"] and not options["app_pools"]:
             return "sites or app_pools has to name something that shall be stopped."
-        return check.first(
-            check.networks("ignore_from", options["ignore_from"]),
-            *(_name_mistake(key, name) for key in ("sites", "app_pools") for name in options[key]),
-            check.ports("ports", options["ports"]) if options["ports"] else "",
-        )
-
-    @classmethod
-    def merged(cls, options: Options, before: Json, now: Json) -> Json:
-        """Somebody may have added a site or a pool to the step since the first attempt."""
-        names = {key: noted_names(before, key) for key in ("sites", "app_pools")}
-        added = {key: [name for name in noted_names(now, key) if name not in names[key]] for key in names}
-        return {**before, **{key: names[key] + added[key] for key in names}}
-
-
-def _name_mistake(key: str, name: str) -> str:
-    return "" if _NAME.fullmatch(name) else f"{key} has {quoted(name)}, which cannot be a name in IIS."
+        return super().mistake(options)

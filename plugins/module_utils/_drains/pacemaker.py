@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 
 from .. import _option_checks as check
 from .._errors import EventsError
-from .._kind import LINUX, Done, Kind, Look, Noted
+from .._kind import LINUX, Done, Kind, Look, StepRecord
 from .._patience import Proof, forgiving
 from .._text import clean, count, listed
 
@@ -66,13 +66,13 @@ class Step(Kind):
     def do(self) -> Done:
         return Done(self._bring(True), {})
 
-    def undo(self, noted: Noted) -> str:
+    def undo(self, record: StepRecord) -> str:
         return self._bring(False)
 
     @property
     def _name(self) -> str:
         if self._node is None:
-            self._node = self.given["node"] or self._tool("crm_node", "--name").strip()
+            self._node = self.params["node"] or self._tool("crm_node", "--name").strip()
         return self._node
 
     def wants_standby(self) -> bool:
@@ -108,7 +108,4 @@ class Step(Kind):
         return self._tool("crm_attribute", f"--node={self._name}", "--name", "standby", *arguments)
 
     def _tool(self, *command: str) -> str:
-        ran = self.tools.run(command, self.tools.patience.request_timeout(30))
-        if ran.code != 0:
-            raise EventsError(f"{command[0]} failed with {ran.code}: {clean(ran.message, 300)}")
-        return ran.out
+        return self.tools.run(command, self.tools.patience.request_timeout(30)).succeeded(command[0]).out

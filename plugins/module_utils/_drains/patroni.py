@@ -14,7 +14,7 @@ import typing as t
 from .. import _option_checks as check
 from .._connection import NoAnswer
 from .._errors import EventsError
-from .._kind import LINUX, Done, Json, Kind, Look, Noted, Options, Tools
+from .._kind import LINUX, Done, Json, Kind, Look, Options, StepRecord, Tools
 from .._patience import Proof, forgiving
 from .._peer import Answer, Login, ask
 from .._text import clean
@@ -78,9 +78,9 @@ class Step(Kind):
     platforms = (LINUX,)
     rules: t.ClassVar[t.Mapping[str, t.Any]] = {"required_together": [("username", "password")]}
 
-    def __init__(self, options: Options, tools: Tools) -> None:
-        super().__init__(options, tools)
-        self._url: str = options["url"].rstrip("/")
+    def __init__(self, params: Options, tools: Tools) -> None:
+        super().__init__(params, tools)
+        self._url: str = params["url"].rstrip("/")
         self._shown = clean(self._url, 200)
         self._name: str | None = None
 
@@ -92,7 +92,7 @@ class Step(Kind):
 
     def do(self) -> Done:
         """Switch over if this member leads, then see another one lead and this one follow."""
-        patience, candidate = self.tools.patience, self.given["candidate"]
+        patience, candidate = self.tools.patience, self.params["candidate"]
         mine, others = self.members()
         if mine.leads and not others:
             raise EventsError(f"{mine.shown} leads and there is no other member to take over.")
@@ -108,7 +108,7 @@ class Step(Kind):
         # While PostgreSQL restarts in its new role, Patroni may not answer.
         return Done(patience.until(forgiving(self._follows), pause=1.0), {})
 
-    def undo(self, noted: Noted) -> str:
+    def undo(self, record: StepRecord) -> str:
         """See this member healthy, in whatever role."""
         return self.tools.patience.until(forgiving(self._is_member), pause=1.0)
 
@@ -161,7 +161,7 @@ class Step(Kind):
 
     def _ask(self, path: str, timeout: float, request: Json | None = None) -> Answer:
         """Read, or with a request change something: only that needs the password."""
-        given, headers = self.given, {"Accept": "application/json"}
+        given, headers = self.params, {"Accept": "application/json"}
         how: Json = {"verify": given["validate_certs"], "ca_file": given["ca_file"], "largest": LARGEST_ANSWER}
         if request is not None:
             headers["Content-Type"] = "application/json"

@@ -19,7 +19,7 @@ import typing as t
 from .. import _option_checks as check
 from .._connection import Budget, NoAnswer, connect
 from .._errors import EventsError
-from .._kind import LINUX, Done, Kind, Look, Noted, Options, Tools
+from .._kind import LINUX, Done, Kind, Look, Options, StepRecord, Tools
 from .._patience import Late, Proof, forgiving
 from .._peer import Login
 from .._text import clean
@@ -155,26 +155,20 @@ class Step(Kind):
         "sentinel_username": {"type": "str", "description": "The user for the Sentinels."},
         "sentinel_password": {"type": "str", "no_log": True, "description": "The password for the Sentinels."},
     }
+    checks: t.ClassVar = {
+        **dict.fromkeys(("master_name", "host", "username", "password"), check.text),
+        **dict.fromkeys(("sentinel_username", "sentinel_password"), check.text),
+        "port": check.port,
+        "sentinels": check.entries("{host, port}", host=check.text, port=check.port),
+    }
     platforms = (LINUX,)
 
-    @classmethod
-    def mistake(cls, options: Options) -> str:
-        names = ("master_name", "host", "username", "password", "sentinel_username", "sentinel_password")
-        sentinels = options["sentinels"]
-        return check.first(
-            *(check.text(name, options[name]) for name in names),
-            check.port("port", options["port"]),
-            "" if sentinels else "sentinels has to be a list of {host, port}.",
-            *(check.text("host of sentinels", each["host"]) for each in sentinels),
-            *(check.port("port of sentinels", each["port"]) for each in sentinels),
-        )
-
-    def __init__(self, options: Options, tools: Tools) -> None:
-        super().__init__(options, tools)
-        self._place = Place(options["host"], options["port"])
-        self._login = Login(options["username"], options.get("password"))
-        self._sentinel_login = Login(options["sentinel_username"], options.get("sentinel_password"))
-        self._master: str = options["master_name"]
+    def __init__(self, params: Options, tools: Tools) -> None:
+        super().__init__(params, tools)
+        self._place = Place(params["host"], params["port"])
+        self._login = Login(params["username"], params.get("password"))
+        self._sentinel_login = Login(params["sentinel_username"], params.get("sentinel_password"))
+        self._master: str = params["master_name"]
 
     def look(self) -> Look:
         role = self.role()
@@ -186,7 +180,7 @@ class Step(Kind):
             self._hand_over()
         return Done(self._in_role(lambda role: role.name == "replica" and role.link == "connected"), {})
 
-    def undo(self, noted: Noted) -> str:
+    def undo(self, record: StepRecord) -> str:
         """See this server take part: the master, or a replica that is connected to it."""
         return self._in_role(lambda role: role.name == "master" or role.link == "connected")
 
@@ -237,7 +231,7 @@ class Step(Kind):
     def _fail_over(self) -> tuple[Place, Place] | None:
         """The Sentinel that does it, and what it called the master; any can, and one that already does is as good."""
         complaints = []
-        for sentinel in (Place(each["host"], each["port"]) for each in self.given["sentinels"]):
+        for sentinel in (Place(each["host"], each["port"]) for each in self.params["sentinels"]):
             try:
                 before = self._named_master(sentinel)
                 self._ask_sentinel(sentinel, "SENTINEL", "FAILOVER", self._master)

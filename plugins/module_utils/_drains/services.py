@@ -15,12 +15,11 @@ import typing as t
 
 from .. import _option_checks as check
 from .._errors import EventsError
-from .._kind import LINUX, WINDOWS, Done, Json, Kind, Look, Noted, Options, Ran, noted_names
+from .._kind import LINUX, WINDOWS, Done, Json, Kind, Look, Options, Ran, StepRecord
 from .._patience import Proof
 from .._text import clean, quoted
 
 RUNNING, STARTING, STOPPING, STOPPED = "running", "starting", "stopping", "stopped"
-MANAGERS = ("auto", "systemd", "service")
 # What a service may take to show its new state after its manager has said that it is done.
 SETTLES_WITHIN = 10.0
 # How init scripts say that there is no such service.
@@ -50,22 +49,15 @@ class Step(Kind):
         },
         "use": {
             "type": "str",
+            "choices": ["auto", "systemd", "service"],
             "default": "auto",
             "platforms": (LINUX,),
-            "description": "What manages them: `systemd` (systemctl), `service` (init scripts), or `auto`, which is "
-            "systemd where it runs.",
+            "description": "What manages them, systemd or init scripts. `auto` is systemd where it runs.",
         },
     }
+    checks: t.ClassVar = {"services": check.texts}
     # Only there while systemd is the init system.
     systemd_runs = "/run/systemd/system"
-
-    @classmethod
-    def mistake(cls, options: Options) -> str:
-        unknown = options["use"] not in MANAGERS
-        return check.first(
-            check.texts("services", options["services"]),
-            f"use is {quoted(options['use'])}. It has to be one of: {', '.join(MANAGERS)}." if unknown else "",
-        )
 
     @classmethod
     def mistake_on(cls, platform: str, options: Options) -> str:
@@ -74,29 +66,29 @@ class Step(Kind):
     @classmethod
     def merged(cls, options: Options, before: Json, now: Json) -> Json:
         """Somebody may have added a service to the step since the first attempt."""
-        running = {*noted_names(before, "running"), *noted_names(now, "running")}
+        running = {*_running(before), *_running(now)}
         wanted = options["services"]
         return {**before, "running": [*(name for name in wanted if name in running), *sorted(running - {*wanted})]}
 
     def look(self) -> Look:
-        states = {name: self._state(name) for name in self.given["services"]}
+        states = {name: self._state(name) for name in self.params["services"]}
         running = [name for name, state in states.items() if state in (RUNNING, STARTING)]
         done = all(state == STOPPED for state in states.values())
         return Look(done, f"running: {_shown(running)}", {"running": running})
 
     def do(self) -> Done:
-        names = self.given["services"]
+        names = self.params["services"]
         self._bring(names, STOPPED)
         return Done(f"stopped: {_shown(names)}", {})
 
-    def undo(self, noted: Noted) -> str:
-        running = noted_names(noted.before, "running") if "running" in noted.before else list(self.given["services"])
+    def undo(self, record: StepRecord) -> str:
+        running = _running(record.before) if "running" in record.before else list(self.params["services"])
         self._bring(running[::-1], RUNNING)
         return f"started: {_shown(running[::-1])}"
 
     @property
     def _by_systemd(self) -> bool:
-        use = self.given["use"]
+        use = self.params["use"]
         return bool(use == "systemd" or (use == "auto" and os.path.isdir(self.systemd_runs)))
 
     def _run(self, name: str, verb: str, seconds: float) -> Ran:
@@ -137,7 +129,7 @@ class Step(Kind):
                 ran = self._run(name, verb, self.tools.patience.left)
                 if ran.code != 0:
                     done = "stopped" if verb == "stop" else "started"
-                    raise EventsError(f"The service {clean(name, 80)} could not be {done}: {clean(ran.message, 300)}")
+                    raise EventsError(f"The service {clean(name, 80)} could not be {done}: {ran.message}")
         for name in names:
             self.tools.patience.part(SETTLES_WITHIN).until(functools.partial(self._is_in, name, state))
 
@@ -146,13 +138,17 @@ class Step(Kind):
         return Proof(now == state, f"the service {clean(name, 80)} is {now}")
 
 
+def _running(before: Json) -> list[str]:
+    names = before.get("running")
+    return [str(name) for name in names] if isinstance(names, list) else []
+
+
 def _no_service(name: str) -> EventsError:
     return EventsError(f"There is no service {clean(name, 80)} on this host. Correct the step's services.")
 
 
 def _untold(program: str, name: str, ran: Ran) -> EventsError:
-    said = clean(ran.message, 300)
-    return EventsError(f"{program} does not tell the state of the service {clean(name, 80)}: {said}")
+    return EventsError(f"{program} does not tell the state of the service {clean(name, 80)}: {ran.message}")
 
 
 # Windows takes blanks in them; a name with * or ? would be a pattern.

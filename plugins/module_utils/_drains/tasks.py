@@ -8,13 +8,10 @@
 
 from __future__ import annotations
 
-import re
 import typing as t
 
 from .. import _option_checks as check
-from .._kind import Kind, Options
-
-TASK_FILE = re.compile(r"\.ya?ml$")
+from .._kind import Kind
 
 
 class Step(Kind):
@@ -31,24 +28,8 @@ class Step(Kind):
         "undo": {"type": "str", "description": "A task file (.yml) that puts the host back."},
         "undo_probe": {"type": "raw", "description": "What proves that, in the same ways."},
     }
+    checks: t.ClassVar = {
+        **dict.fromkeys(("do", "undo"), check.task_file),
+        **dict.fromkeys(("probe", "undo_probe"), check.probe),
+    }
     by_controller = True
-
-    @classmethod
-    def mistake(cls, options: Options) -> str:
-        return check.first(
-            *(_file_mistake(key, options[key]) for key in ("do", "undo")),
-            *(_probe_mistake(key, options[key]) for key in ("probe", "undo_probe")),
-        )
-
-
-def _file_mistake(name: str, value: str | None) -> str:
-    if value is None or (TASK_FILE.search(value) and value.strip() == value):
-        return ""
-    return f"{name} has to be a task file, whose name ends with .yml or .yaml."
-
-
-def _probe_mistake(name: str, value: t.Any) -> str:
-    if value is None or isinstance(value, bool):
-        return ""
-    wrong = check.texts(name, value) if isinstance(value, list) else check.text(name, value)
-    return f"{name} has to be a condition, a list of conditions, or a task file (.yml)." if wrong else ""

@@ -14,7 +14,7 @@ from ansible_collections.graceful.azure.plugins.module_utils import _steps
 from ansible_collections.graceful.azure.plugins.module_utils._clock import Clock
 from ansible_collections.graceful.azure.plugins.module_utils._engine import Engine
 from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError, PassingFailure
-from ansible_collections.graceful.azure.plugins.module_utils._kind import Done, Json, Kind, Look, Noted
+from ansible_collections.graceful.azure.plugins.module_utils._kind import Done, Json, Kind, Look, StepRecord
 from ansible_collections.graceful.azure.plugins.module_utils._look import Order
 from ansible_collections.graceful.azure.plugins.module_utils._record import Keeper, Run
 from ansible_collections.graceful.azure.plugins.module_utils._service import Service
@@ -181,17 +181,17 @@ def kinds_of(machine: Machine) -> t.Callable[[str], type[Kind]]:
 
     class App(Kind):
         def look(self) -> Look:
-            machine.before.get(f"look {self.given['what']}", lambda: None)()
-            out = self.given["what"] in machine.out
+            machine.before.get(f"look {self.params['what']}", lambda: None)()
+            out = self.params["what"] in machine.out
             return Look(out, "out" if out else "in", {"in_service": not out})
 
         def do(self) -> Done:
-            machine.act("do", self.given["what"], lambda: machine.put_out(self.given["what"]))
+            machine.act("do", self.params["what"], lambda: machine.put_out(self.params["what"]))
             return Done("out", {})
 
-        def undo(self, noted: Noted) -> str:
-            assert noted.before["in_service"], "what was out before is not put back"
-            machine.act("undo", self.given["what"], lambda: machine.put_in(self.given["what"]))
+        def undo(self, record: StepRecord) -> str:
+            assert record.before["in_service"], "what was out before is not put back"
+            machine.act("undo", self.params["what"], lambda: machine.put_in(self.params["what"]))
             return "in"
 
     class Traffic(App):
@@ -206,13 +206,13 @@ def kinds_of(machine: Machine) -> t.Callable[[str], type[Kind]]:
     class Save(App):
         def do(self) -> Done:
             super().do()
-            return Done("saved", {"archive": "/a.tar.gz", "fetched": bool(self.given.get("fetched"))})
+            return Done("saved", {"archive": "/a.tar.gz", "fetched": bool(self.params.get("fetched"))})
 
-        def is_saved(self, noted: Noted) -> bool:
-            return not self.given.get("gone")
+        def is_saved(self, record: StepRecord) -> bool:
+            return not self.params.get("gone")
 
-        def undo(self, noted: Noted) -> str:
-            machine.happened.append(f"undo {self.given['what']}{' lost' if noted.lost else ''}")
+        def undo(self, record: StepRecord) -> str:
+            machine.happened.append(f"undo {self.params['what']}{' lost' if record.lost else ''}")
             return "back"
 
     kinds = {"app": App, "traffic": Traffic, "remote": Remote, "remote_looked": RemoteLooked, "save": Save}

@@ -8,7 +8,7 @@ import typing as t
 import pytest
 from ansible_collections.graceful.azure.plugins.module_utils._checkpoints.command import Item
 from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
-from ansible_collections.graceful.azure.plugins.module_utils._kind import Noted, Ran
+from ansible_collections.graceful.azure.plugins.module_utils._kind import Ran, StepRecord
 from ansible_collections.graceful.azure.tests.unit.module_utils.scripted import Programs, mistake, options_of, tools
 
 
@@ -25,7 +25,7 @@ def test_a_program_that_ends_well_has_saved() -> None:
     assert work.do() == ("the program has ended: 12 saved", {})
     assert programs.ran == [["/usr/local/bin/queue", "flush", "s3cret"]]
     assert programs.with_options == [{"seconds": 30, "user": "queue", "environment": None}]
-    assert work.undo(Noted({}, {}, True)) == "there is nothing to put back"
+    assert work.undo(StepRecord({}, {}, True)) == "there is nothing to put back"
     assert len(programs.ran) == 1
 
 

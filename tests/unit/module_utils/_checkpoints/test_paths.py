@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.graceful.azure.plugins.module_utils._checkpoints.paths import Item
 from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
-from ansible_collections.graceful.azure.plugins.module_utils._kind import Noted
+from ansible_collections.graceful.azure.plugins.module_utils._kind import StepRecord
 from ansible_collections.graceful.azure.tests.unit.module_utils.scripted import mistake, options_of, tools
 
 
@@ -51,39 +51,39 @@ def test_what_was_lost_is_put_back_and_the_archive_is_removed_at_the_end(scratch
     data = item(scratch).do().data
     (scratch / "first").unlink()
     (scratch / "second").write_text("newer")
-    message = item(scratch).undo(Noted({}, data, True))
+    message = item(scratch).undo(StepRecord({}, data, True))
     assert message.startswith("1 put back: '")
     assert (scratch / "first").read_text() == "one"
     assert (scratch / "second").read_text() == "newer"
     assert os.listdir(scratch.parent / "safe") == ["item.tar.gz"]
     for _time in range(2):
-        item(scratch).clean_up(Noted({}, data, True))
+        item(scratch).clean_up(StepRecord({}, data, True))
         assert os.listdir(scratch.parent / "safe") == []
 
 
 def test_if_nothing_can_be_lost_only_paths_that_are_wholly_missing_come_back(scratch: Path) -> None:
     data = item(scratch).do().data
     (scratch / "first").unlink()
-    assert item(scratch).undo(Noted({}, data, False)) == "0 put back"
+    assert item(scratch).undo(StepRecord({}, data, False)) == "0 put back"
     assert not (scratch / "first").exists()
     data = item(scratch).do().data
     shutil.rmtree(scratch)
-    assert item(scratch).undo(Noted({}, data, False)).startswith("2 put back: ")
+    assert item(scratch).undo(StepRecord({}, data, False)).startswith("2 put back: ")
 
 
 def test_an_undo_that_was_not_noted_is_not_an_error_the_next_time(scratch: Path) -> None:
     data = item(scratch).do().data
-    item(scratch).undo(Noted({}, data, True))
-    assert item(scratch).undo(Noted({}, data, True)) == "0 put back"
+    item(scratch).undo(StepRecord({}, data, True))
+    assert item(scratch).undo(StepRecord({}, data, True)) == "0 put back"
 
 
 def test_an_archive_that_was_brought_again_is_put_back_again(scratch: Path) -> None:
     data = item(scratch, to="controller").do().data
     copy = Path(data["archive"]).read_bytes()
-    item(scratch).undo(Noted({}, data, True))
+    item(scratch).undo(StepRecord({}, data, True))
     Path(data["archive"]).write_bytes(copy)
     (scratch / "first").unlink()
-    assert item(scratch).undo(Noted({}, data, True)).startswith("1 put back: ")
+    assert item(scratch).undo(StepRecord({}, data, True)).startswith("1 put back: ")
 
 
 def test_a_directory_for_archives_that_was_changed_meanwhile_does_not_matter(scratch: Path) -> None:
@@ -91,15 +91,15 @@ def test_a_directory_for_archives_that_was_changed_meanwhile_does_not_matter(scr
     shutil.rmtree(scratch)
     elsewhere = tools(directory=str(scratch.parent / "elsewhere"), file_name="other.tar.gz")
     work = Item(options_of(Item, paths=[str(scratch)]), elsewhere)
-    assert work.undo(Noted({}, data, True)).startswith("3 put back: ")
+    assert work.undo(StepRecord({}, data, True)).startswith("3 put back: ")
 
 
 def test_a_checkpoint_that_was_cut_off_leaves_nothing(scratch: Path) -> None:
     safe = scratch.parent / "safe"
     safe.mkdir()
     (safe / "item.tar.gz.part").write_text("half")
-    assert item(scratch).undo(Noted({}, {}, True)) == "nothing was saved, so there is nothing to put back"
-    item(scratch).clean_up(Noted({}, {}, True))
+    assert item(scratch).undo(StepRecord({}, {}, True)) == "nothing was saved, so there is nothing to put back"
+    item(scratch).clean_up(StepRecord({}, {}, True))
     assert os.listdir(safe) == []
 
 
@@ -107,7 +107,7 @@ def test_an_archive_that_is_gone_is_said(scratch: Path) -> None:
     data = item(scratch).do().data
     Path(data["archive"]).unlink()
     with pytest.raises(EventsError, match=r"cannot be read: No such file or directory. Nothing was put back."):
-        item(scratch).undo(Noted({}, data, True))
+        item(scratch).undo(StepRecord({}, data, True))
 
 
 def test_an_archive_that_cannot_be_removed_does_not_keep_the_host_out(
@@ -119,15 +119,15 @@ def test_an_archive_that_cannot_be_removed_does_not_keep_the_host_out(
         raise PermissionError(1, "Operation not permitted")
 
     monkeypatch.setattr(os, "unlink", refuse)
-    assert item(scratch).undo(Noted({}, data, False)) == "0 put back"
-    item(scratch).clean_up(Noted({}, data, False))
+    assert item(scratch).undo(StepRecord({}, data, False)) == "0 put back"
+    item(scratch).clean_up(StepRecord({}, data, False))
 
 
 @pytest.mark.parametrize("paths", [None, [], "/etc", ["etc"], ["/etc/../root"], ["//etc"], ["/etc/"], [1], ["/a\0b"]])
 def test_a_record_that_makes_no_sense_puts_nothing_back(scratch: Path, paths: t.Any) -> None:
     data = item(scratch).do().data
     with pytest.raises(EventsError, match=r"The record does not say which paths were saved"):
-        item(scratch).undo(Noted({}, {**data, "paths": paths}, True))
+        item(scratch).undo(StepRecord({}, {**data, "paths": paths}, True))
     assert Path(data["archive"]).exists()
 
 

@@ -8,7 +8,7 @@ import typing as t
 import pytest
 from ansible_collections.graceful.azure.plugins.module_utils._checkpoints.postgresql import Item
 from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
-from ansible_collections.graceful.azure.plugins.module_utils._kind import Noted, Ran
+from ansible_collections.graceful.azure.plugins.module_utils._kind import Ran, StepRecord
 from ansible_collections.graceful.azure.plugins.module_utils._patience import Late
 from ansible_collections.graceful.azure.tests.unit.module_utils.scripted import (
     JumpingClock,
@@ -34,7 +34,7 @@ def test_a_checkpoint_is_made_once() -> None:
     assert work.do() == ("PostgreSQL has made a CHECKPOINT", {})
     assert programs.ran == [["psql", "-p", "5433", *STATEMENT]]
     assert programs.with_options == [{"seconds": 60, "user": "postgres", "environment": None}]
-    assert work.undo(Noted({}, {}, True)) == "there is nothing to put back"
+    assert work.undo(StepRecord({}, {}, True)) == "there is nothing to put back"
 
 
 def test_a_server_that_restarts_is_asked_again() -> None:

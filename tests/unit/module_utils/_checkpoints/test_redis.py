@@ -9,7 +9,7 @@ import typing as t
 import pytest
 from ansible_collections.graceful.azure.plugins.module_utils._checkpoints.redis import Item
 from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
-from ansible_collections.graceful.azure.plugins.module_utils._kind import Noted, Ran
+from ansible_collections.graceful.azure.plugins.module_utils._kind import Ran, StepRecord
 from ansible_collections.graceful.azure.plugins.module_utils._patience import Late
 from ansible_collections.graceful.azure.tests.unit.module_utils.scripted import (
     JumpingClock,
@@ -95,7 +95,7 @@ def test_redis_is_waited_for_until_it_has_saved() -> None:
         *[["INFO", "persistence"]] * 4,
     ]
     assert {options["user"] for options in redis.programs.with_options} == {"redis"}
-    assert work.undo(Noted({}, {}, True)) == "there is nothing to put back"
+    assert work.undo(StepRecord({}, {}, True)) == "there is nothing to put back"
 
 
 def test_how_the_client_is_called_is_the_users_choice() -> None:

@@ -10,7 +10,7 @@ import pytest
 from ansible_collections.graceful.azure.plugins.module_utils._clock import Clock
 from ansible_collections.graceful.azure.plugins.module_utils._drains.command import Step
 from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
-from ansible_collections.graceful.azure.plugins.module_utils._kind import Noted, Ran
+from ansible_collections.graceful.azure.plugins.module_utils._kind import Ran, StepRecord
 from ansible_collections.graceful.azure.plugins.module_utils._patience import Late
 from ansible_collections.graceful.azure.plugins.module_utils._run import run as real_run
 from ansible_collections.graceful.azure.tests.unit.module_utils.scripted import (
@@ -21,7 +21,7 @@ from ansible_collections.graceful.azure.tests.unit.module_utils.scripted import 
     tools,
 )
 
-NOTED = Noted({"in_service": True}, {}, lost=False)
+NOTED = StepRecord({"in_service": True}, {}, lost=False)
 GIVEN: dict[str, t.Any] = {"do": ["pause", "now"], "probe": ["is-paused"], "undo": ["resume"]}
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.graceful.azure.plugins.module_utils._drains.connections import Step, established
 from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
-from ansible_collections.graceful.azure.plugins.module_utils._kind import Noted
+from ansible_collections.graceful.azure.plugins.module_utils._kind import StepRecord
 from ansible_collections.graceful.azure.plugins.module_utils._patience import Late
 from ansible_collections.graceful.azure.tests.unit.module_utils.scripted import mistake, options_of, tools
 
@@ -120,7 +120,7 @@ def test_the_step_waits_until_the_last_connection_is_closed() -> None:
             server.close()
         assert step.look() == (True, f"no connections on {port}", {})
         assert step.do().message == f"no connections on {port}"
-        assert step.undo(Noted({}, {}, lost=False)) == "there is nothing to undo"
+        assert step.undo(StepRecord({}, {}, lost=False)) == "there is nothing to undo"
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 from ansible_collections.graceful.azure.plugins.module_utils._clock import Clock
 from ansible_collections.graceful.azure.plugins.module_utils._drains.health_probe import Step
 from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
-from ansible_collections.graceful.azure.plugins.module_utils._kind import Noted
+from ansible_collections.graceful.azure.plugins.module_utils._kind import StepRecord
 from ansible_collections.graceful.azure.plugins.module_utils._patience import Late
 from ansible_collections.graceful.azure.tests.unit.module_utils.scripted import (
     JumpingClock,
@@ -24,7 +24,7 @@ from ansible_collections.graceful.azure.tests.unit.module_utils.scripted import 
     tools,
 )
 
-NOTED = Noted({"in_service": True}, {}, lost=False)
+NOTED = StepRecord({"in_service": True}, {}, lost=False)
 
 
 class Application(http.server.ThreadingHTTPServer):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 from ansible_collections.graceful.azure.plugins.module_utils._drains.iis import Step
 from ansible_collections.graceful.azure.plugins.module_utils._kind import WINDOWS
-from ansible_collections.graceful.azure.tests.unit.module_utils.scripted import Json, mistake, options_of
+from ansible_collections.graceful.azure.tests.unit.module_utils.scripted import Json, mistake
 
 
 @pytest.mark.parametrize(
@@ -37,9 +37,3 @@ def test_a_step_that_can_be_carried_out_is_accepted(given: Json) -> None:
 )
 def test_what_would_not_work_is_said(given: Json, said: str) -> None:
     assert said in mistake(Step, given, WINDOWS)
-
-
-def test_what_ran_before_the_first_attempt_is_kept_and_what_was_added_comes_along() -> None:
-    options = options_of(Step, sites=["shop", "new"])
-    merged = Step.merged(options, {"sites": ["shop"], "app_pools": ["p"]}, {"sites": ["new"], "app_pools": []})
-    assert merged == {"sites": ["shop", "new"], "app_pools": ["p"]}

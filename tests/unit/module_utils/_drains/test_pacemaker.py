@@ -9,7 +9,7 @@ import typing as t
 import pytest
 from ansible_collections.graceful.azure.plugins.module_utils._drains.pacemaker import Step, node_in
 from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
-from ansible_collections.graceful.azure.plugins.module_utils._kind import Noted, Ran
+from ansible_collections.graceful.azure.plugins.module_utils._kind import Ran, StepRecord
 from ansible_collections.graceful.azure.plugins.module_utils._patience import Late
 from ansible_collections.graceful.azure.tests.unit.module_utils.scripted import (
     JumpingClock,
@@ -19,7 +19,7 @@ from ansible_collections.graceful.azure.tests.unit.module_utils.scripted import 
     tools,
 )
 
-NOTED = Noted({"in_service": True}, {}, lost=False)
+NOTED = StepRecord({"in_service": True}, {}, lost=False)
 
 
 class Cluster:
@@ -91,7 +91,7 @@ def test_a_tool_that_fails_is_said() -> None:
         return Ran(102, "", "a hint\ncrm_attribute: Error connecting \x1b[1m to the CIB\n")
 
     with pytest.raises(
-        EventsError, match=r"crm_node failed with 102: crm_attribute: Error connecting \?\[1m to the CIB"
+        EventsError, match=r"crm_node ended with 102: crm_attribute: Error connecting \?\[1m to the CIB"
     ):
         Step(options_of(Step), tools(run=Programs(broken))).look()
 

@@ -10,7 +10,7 @@ import pytest
 from ansible_collections.graceful.azure.plugins.module_utils._clock import Clock
 from ansible_collections.graceful.azure.plugins.module_utils._drains.patroni import Step
 from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
-from ansible_collections.graceful.azure.plugins.module_utils._kind import Noted
+from ansible_collections.graceful.azure.plugins.module_utils._kind import StepRecord
 from ansible_collections.graceful.azure.plugins.module_utils._patience import Late
 from ansible_collections.graceful.azure.plugins.module_utils._peer import Answer
 from ansible_collections.graceful.azure.tests.unit.module_utils.scripted import (
@@ -22,7 +22,7 @@ from ansible_collections.graceful.azure.tests.unit.module_utils.scripted import 
     tools,
 )
 
-NOTED = Noted({}, {}, lost=False)
+NOTED = StepRecord({}, {}, lost=False)
 
 
 class TwoMembers(Step):

@@ -19,7 +19,7 @@ from ansible_collections.graceful.azure.plugins.module_utils._drains.redis_senti
     role_in,
 )
 from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
-from ansible_collections.graceful.azure.plugins.module_utils._kind import Noted
+from ansible_collections.graceful.azure.plugins.module_utils._kind import StepRecord
 from ansible_collections.graceful.azure.plugins.module_utils._patience import Late
 from ansible_collections.graceful.azure.plugins.module_utils._peer import Login
 from ansible_collections.graceful.azure.tests.unit.module_utils.scripted import (
@@ -31,7 +31,7 @@ from ansible_collections.graceful.azure.tests.unit.module_utils.scripted import 
     tools,
 )
 
-NOTED = Noted({}, {}, lost=False)
+NOTED = StepRecord({}, {}, lost=False)
 
 
 @pytest.mark.parametrize(

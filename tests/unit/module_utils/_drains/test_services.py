@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.graceful.azure.plugins.module_utils._drains.services import Step
 from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
-from ansible_collections.graceful.azure.plugins.module_utils._kind import Noted, Ran
+from ansible_collections.graceful.azure.plugins.module_utils._kind import Ran, StepRecord
 from ansible_collections.graceful.azure.plugins.module_utils._patience import Late
 from ansible_collections.graceful.azure.tests.unit.module_utils.scripted import (
     JumpingClock,
@@ -76,8 +76,8 @@ def step(manager: Manager, *services: str, seconds: float = 60) -> Step:
     return Step(options_of(Step, services=list(services), use=use), tools(seconds, JumpingClock(), manager.run))
 
 
-def noted(*running: str) -> Noted:
-    return Noted({"running": list(running)}, {}, lost=False)
+def noted(*running: str) -> StepRecord:
+    return StepRecord({"running": list(running)}, {}, lost=False)
 
 
 @pytest.mark.parametrize("manager", [Systemd, InitScripts])
@@ -221,7 +221,7 @@ def test_a_service_that_was_added_between_two_attempts_is_started_again(
         ({"services": ["--now"]}, "services has '--now', which cannot be the name of a service"),
         ({"services": ["a b"]}, "cannot be the name of a service"),
         ({"services": ["../x"]}, "cannot be the name of a service"),
-        ({"services": ["a"], "use": "sysvinit"}, "use is 'sysvinit'. It has to be one of: auto, systemd, service."),
+        ({"services": ["a"], "use": "sysvinit"}, "value of use must be one of: auto, systemd, service, got: sysvinit"),
     ],
 )
 def test_only_names_of_services_are_accepted(given: dict[str, t.Any], words: str) -> None:
