@@ -17,7 +17,7 @@ from .._text import clean
 
 class Item(Kind):
     summary = "The program has ended with 0. Nothing is put back: what it saved is its own."
-    options: t.ClassVar[t.Mapping[str, t.Mapping[str, t.Any]]] = {
+    options: t.ClassVar = {
         "argv": {
             "type": "list",
             "elements": "str",

@@ -24,7 +24,7 @@ RESTARTS_WITHIN = 20.0
 
 class Item(Kind):
     summary = "PostgreSQL has ended a CHECKPOINT. Nothing is put back."
-    options: t.ClassVar[t.Mapping[str, t.Mapping[str, t.Any]]] = {
+    options: t.ClassVar = {
         "argv": {
             "type": "list",
             "elements": "str",

@@ -19,7 +19,7 @@ from .._patience import Proof
 
 class Item(Kind):
     summary = "Redis has ended a BGSAVE that began after the checkpoint did. Nothing is put back."
-    options: t.ClassVar[t.Mapping[str, t.Mapping[str, t.Any]]] = {
+    options: t.ClassVar = {
         "argv": {
             "type": "list",
             "elements": "str",

@@ -16,7 +16,7 @@ from .._kind import Kind
 
 class Item(Kind):
     summary = "The task file has run and `probe` passes. Nothing is put back: what it saved is its own."
-    options: t.ClassVar[t.Mapping[str, t.Mapping[str, t.Any]]] = {
+    options: t.ClassVar = {
         "file": {"type": "str", "required": True, "description": "A task file (.yml) that saves."},
         "probe": {
             "type": "raw",

@@ -23,7 +23,7 @@ class Step(Kind):
         "`do` has ended with 0, and `probe` ends with 0. Undone: `undo` has ended with 0. What passed the probe before "
         "is left as it is."
     )
-    options: t.ClassVar[t.Mapping[str, t.Mapping[str, t.Any]]] = {
+    options: t.ClassVar = {
         "do": {
             "type": "list",
             "elements": "str",

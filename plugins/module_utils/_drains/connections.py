@@ -47,7 +47,7 @@ def _address(text: str) -> Address:
 
 class Step(Kind):
     summary = "Nobody is connected to the ports any more; no connection is closed. Undone: there is nothing to undo."
-    options: t.ClassVar[t.Mapping[str, t.Mapping[str, t.Any]]] = {
+    options: t.ClassVar = {
         "ports": {
             "type": "list",
             "elements": "int",

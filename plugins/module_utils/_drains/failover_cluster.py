@@ -19,7 +19,7 @@ class Step(Kind):
         "The node is paused and drained: none of its roles is online on it any more. Undone: the node is up, and its "
         "roles fail back as `failback` says. It needs the PowerShell module FailoverClusters on the host."
     )
-    options: t.ClassVar[t.Mapping[str, t.Mapping[str, t.Any]]] = {
+    options: t.ClassVar = {
         "node": {
             "type": "str",
             "description": "The node as the cluster calls it. By default the one that this host is.",

@@ -21,7 +21,7 @@ def _name(option: str, value: str) -> str:
 
 class Step(Kind):
     summary = "The server is in maintenance on each balancer, after its last session has ended. Undone: it is ready."
-    options: t.ClassVar[t.Mapping[str, t.Mapping[str, t.Any]]] = {
+    options: t.ClassVar = {
         "backend": {"type": "str", "required": True, "description": "The backend."},
         "server": {"type": "str", "required": True, "description": "The server as the backend calls it."},
         "sockets": {

@@ -41,7 +41,7 @@ class Step(Kind):
         "The health URL is not healthy for `interval` times `threshold` seconds, by a marker file or by URLs of the "
         "application. Undone: it is healthy for as long."
     )
-    options: t.ClassVar[t.Mapping[str, t.Mapping[str, t.Any]]] = {
+    options: t.ClassVar = {
         "url": {
             "type": "str",
             "required": True,
@@ -101,7 +101,7 @@ class Step(Kind):
         "username": {"type": "str", "description": "A user for all of these URLs (HTTP basic authentication)."},
         "password": {"type": "str", "no_log": True, "description": "The user's password."},
     }
-    rules: t.ClassVar[t.Mapping[str, t.Any]] = {
+    rules: t.ClassVar = {
         "required_one_of": [("marker", "out_url")],
         "mutually_exclusive": [("marker", "out_url")],
         "required_together": [("out_url", "in_url"), ("username", "password")],

@@ -30,7 +30,7 @@ class Step(Kind):
         "Undone: those that ran before are started, pools first. It needs the PowerShell module WebAdministration on "
         "the host. Take the host out of its balancer before this step: IIS takes connections until it is stopped."
     )
-    options: t.ClassVar[t.Mapping[str, t.Mapping[str, t.Any]]] = {
+    options: t.ClassVar = {
         "sites": {
             "type": "list",
             "elements": "str",

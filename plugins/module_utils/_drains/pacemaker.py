@@ -48,7 +48,7 @@ def node_in(document: str, name: str) -> Seen:
 
 class Step(Kind):
     summary = "The node is in standby and no resource runs on it; this outlives a reboot. Undone: it is active."
-    options: t.ClassVar[t.Mapping[str, t.Mapping[str, t.Any]]] = {
+    options: t.ClassVar = {
         "node": {
             "type": "str",
             "description": "The node as the cluster calls it. By default the one that this host is.",

@@ -48,7 +48,7 @@ class Member(t.NamedTuple):
 
 class Step(Kind):
     summary = "Another member leads and this one follows. Undone: this one is a healthy member, in whatever role."
-    options: t.ClassVar[t.Mapping[str, t.Mapping[str, t.Any]]] = {
+    options: t.ClassVar = {
         "url": {
             "type": "str",
             "default": "http://127.0.0.1:8008",
@@ -76,7 +76,7 @@ class Step(Kind):
         **dict.fromkeys(("candidate", "username", "password", "ca_file"), check.text),
     }
     platforms = (LINUX,)
-    rules: t.ClassVar[t.Mapping[str, t.Any]] = {"required_together": [("username", "password")]}
+    rules: t.ClassVar = {"required_together": [("username", "password")]}
 
     def __init__(self, params: Options, tools: Tools) -> None:
         super().__init__(params, tools)

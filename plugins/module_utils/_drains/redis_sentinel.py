@@ -136,7 +136,7 @@ class Step(Kind):
         "another server is the master, this one takes no writes, for 10 seconds at most, so that none is lost; this "
         "needs Redis 6.2 and a user that may `CLIENT`, `REPLICAOF` and `CONFIG REWRITE`. TLS is not supported."
     )
-    options: t.ClassVar[t.Mapping[str, t.Mapping[str, t.Any]]] = {
+    options: t.ClassVar = {
         "master_name": {"type": "str", "required": True, "description": "What the Sentinels call the master."},
         "host": {"type": "str", "default": "127.0.0.1", "description": "Where this host's Redis is."},
         "port": {"type": "int", "default": 6379, "description": "The port of Redis."},

@@ -39,7 +39,7 @@ SYSTEMD_STATES: t.Mapping[str, str] = {
 
 class Step(Kind):
     summary = "The services are stopped in order. Undone: those that ran before are started in reverse order."
-    options: t.ClassVar[t.Mapping[str, t.Mapping[str, t.Any]]] = {
+    options: t.ClassVar = {
         "services": {
             "type": "list",
             "elements": "str",

@@ -18,7 +18,7 @@ class Step(Kind):
     summary = (
         "The task file `do` has run and `probe` passes. Undone: the task file `undo` has run and `undo_probe` passes."
     )
-    options: t.ClassVar[t.Mapping[str, t.Mapping[str, t.Any]]] = {
+    options: t.ClassVar = {
         "do": {"type": "str", "required": True, "description": "A task file (.yml) that drains."},
         "probe": {
             "type": "raw",
