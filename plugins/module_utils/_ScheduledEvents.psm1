@@ -378,8 +378,8 @@ function Get-AnswerError {
     }
     $advice = 'Check that endpoint is the metadata service.'
     if ($status -eq 400) {
-        $advice = 'The request was refused as it stands; if this is not a newer api_version than the service knows, check that ' +
-        "endpoint is Azure's metadata service."
+        $advice = "It refuses the request as it is. If it does not know api_version $(Format-GracefulQuoted $ApiVersion 40), set " +
+        "api_version to auto for the newest that it has; otherwise check that endpoint is Azure's metadata service."
     }
     if ($status -eq 404) {
         $advice = "It does not have api_version $(Format-GracefulQuoted $ApiVersion 40): set api_version to auto for the newest that it " +
@@ -929,7 +929,8 @@ function Stop-Unusable {
     param($Service, [string]$Path, [string]$Expected, [System.Management.Automation.ErrorRecord]$Thrown)
     $broken = Get-ServiceError $Thrown
     if ($broken.Kind -ne 'broken') { throw $Thrown }
-    throw (New-ServiceError "What $($Service.Endpoint)$Path sent is not ${Expected}: $(Format-GracefulText $broken.Message)." 'passing')
+    throw (New-ServiceError ("What $($Service.Endpoint)$Path sent is not ${Expected}: $(Format-GracefulText $broken.Message). " +
+        'Check what answers at endpoint.') 'passing')
 }
 
 function Get-GracefulVmName {

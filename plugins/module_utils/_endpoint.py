@@ -12,6 +12,7 @@ import re
 from urllib.parse import urlsplit
 
 from ._errors import WrongOption
+from ._text import clean, quoted
 
 VNET_ENDPOINT = "http://169.254.169.254"
 
@@ -37,8 +38,6 @@ def checked(endpoint: str) -> str:
 
 
 def _wrong(endpoint: str, why: str) -> WrongOption:
-    from ._text import clean, quoted
-
     return WrongOption(
         f"endpoint {quoted(endpoint, 200)} {clean(why)}. "
         "Give the scheme and host only, such as http://169.254.169.254 or http://127.0.0.1:8080, or auto."

@@ -71,8 +71,8 @@ def of_answer(request: Request, reply: Reply, now: datetime) -> Refused | Passin
         )
     version = quoted(request.query.get("api-version", ""), 40)
     advice = {
-        400: "The request was refused as it stands; if this is not a newer api_version than the service knows, "
-        "check that endpoint is Azure's metadata service.",
+        400: f"It refuses the request as it is. If it does not know api_version {version}, set api_version to auto for "
+        "the newest that it has; otherwise check that endpoint is Azure's metadata service.",
         404: f"It does not have api_version {version}: set api_version to auto for the newest that it "
         "has. If it has none, this is not the metadata service: check endpoint.",
     }

@@ -15,6 +15,7 @@ from ._client import Client, Limits, Sender
 from ._document import BrokenDocument, Document, load_json, parse, parse_time, plain_name
 from ._endpoint import VNET_ENDPOINT, checked, lease_endpoints
 from ._errors import PassingFailure, Refused, WrongOption
+from ._text import clean
 from ._transport import Reply
 
 EVENTS_PATH = "/metadata/scheduledevents"
@@ -96,16 +97,12 @@ class Service:
             document = parse(reply.body)
         except BrokenDocument as exc:
             raise self._unusable(EVENTS_PATH, "an events document", exc) from exc
-        if document.oddities:
-            from ._text import clean
-
-            document = document._replace(oddities=[clean(oddity) for oddity in document.oddities])
-        return document
+        return document._replace(oddities=[clean(oddity) for oddity in document.oddities])
 
     def _unusable(self, path: str, expected: str, exc: BrokenDocument) -> PassingFailure:
-        from ._text import clean
-
-        return PassingFailure(f"What {self.endpoint}{path} sent is not {expected}: {clean(exc)}.")
+        return PassingFailure(
+            f"What {self.endpoint}{path} sent is not {expected}: {clean(exc)}. Check what answers at endpoint."
+        )
 
     def vm_name(self) -> str | None:
         """This VM's Azure name; None where the service has no instance metadata, as on classic VMs."""

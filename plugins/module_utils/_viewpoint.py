@@ -15,6 +15,9 @@ from ansible.module_utils.basic import AnsibleModule
 from ._document import KNOWN_SOURCES, KNOWN_TYPES, Event, Filters, plain_name, seen_by
 from ._errors import WrongOption
 from ._service import Reading, Service
+from ._text import quoted
+
+LISTS = ("event_ids", "event_types", "event_statuses", "event_sources")
 
 
 def filter_options() -> dict[str, t.Any]:
@@ -28,21 +31,13 @@ def filter_options() -> dict[str, t.Any]:
 
 
 def filters_of(params: t.Mapping[str, t.Any]) -> Filters:
-    for name in ("event_ids", "event_types", "event_statuses", "event_sources"):
+    for name in LISTS:
         if not all(value.strip() for value in params[name] or ()):
             raise WrongOption(f"{name} has an empty entry, which no event matches. Leave it out to mean all events.")
     for status in params["event_statuses"] or ():
         if status.lower() not in ("scheduled", "started"):
-            from ._text import quoted
-
             raise WrongOption(f"event_statuses has {quoted(status)}. Azure knows Scheduled and Started.")
-    return Filters(
-        params["event_ids"] or (),
-        params["event_types"] or (),
-        params["event_statuses"] or (),
-        params["event_sources"] or (),
-        params["only_mine"],
-    )
+    return Filters(**{name: params[name] or () for name in LISTS}, only_mine=params["only_mine"])
 
 
 class Viewpoint:
@@ -60,8 +55,6 @@ class Viewpoint:
         for option, known in (("event_types", KNOWN_TYPES), ("event_sources", KNOWN_SOURCES)):
             for name in module.params.get(option) or ():
                 if name.lower() not in [one.lower() for one in known]:
-                    from ._text import quoted
-
                     # Not an error: Azure may announce what nobody knows yet.
                     self._warn(f"{option} has {quoted(name)}, which is not known. Known are {', '.join(known)}.")
 
