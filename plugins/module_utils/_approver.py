@@ -19,14 +19,14 @@ from ._times import UNCONFIRMED_FOR
 READ_EVERY = 1.0
 
 
-class NotTaken(EventsError):
+class RefusedByService(EventsError):
     """The service itself has refused the request: it would be refused from everybody."""
 
 
 BeforePost = t.Callable[[t.List[str]], None]
 
 
-class Terms(t.NamedTuple):
+class Expected(t.NamedTuple):
     """What has to be so, or an event is left alone; None asks for nothing."""
 
     # The name of this VM, which has to be the event's leader.
@@ -66,7 +66,7 @@ class Approval:
 def approve(
     service: Service,
     event_ids: t.Sequence[str],
-    terms: Terms,
+    expected: Expected,
     missing_ok: bool,
     check_mode: bool,
     before_post: BeforePost | None = None,
@@ -79,13 +79,13 @@ def approve(
     no connection, so that nothing was sent, that is an error.
     """
     wanted = list({same_id(event_id): event_id.strip() for event_id in event_ids}.values())
-    return _Attempt(service, terms, missing_ok).run(wanted, check_mode, before_post, repost)
+    return _Attempt(service, expected, missing_ok).run(wanted, check_mode, before_post, repost)
 
 
 class _Attempt:
-    def __init__(self, service: Service, terms: Terms, missing_ok: bool) -> None:
+    def __init__(self, service: Service, expected: Expected, missing_ok: bool) -> None:
         self.service = service
-        self.terms = terms
+        self.expected = expected
         self.missing_ok = missing_ok
         self.approval = Approval()
 
@@ -133,9 +133,9 @@ class _Attempt:
                 approval.missing.append(spelled)
             elif any(event["event_status"] == STARTED for event in entries):
                 approval.already_started.append(spelled)
-            elif self.terms.leader is not None and not _leads(self.terms.leader, entries[0]):
+            elif self.expected.leader is not None and not _leads(self.expected.leader, entries[0]):
                 approval.not_leader.append(spelled)
-            elif why := next(filter(None, (_why_unexpected(self.terms, event) for event in entries)), ""):
+            elif why := next(filter(None, (_why_unexpected(self.expected, event) for event in entries)), ""):
                 approval.unexpected.append(spelled)
                 approval.refusals.append(f"{clean(spelled)} {refused}: {why}.")
             else:
@@ -148,11 +148,11 @@ class _Attempt:
             document = self.service.read().document
         except EventsError as exc:
             unknown = self._unknown(posted, refusal, exc)
-            raise NotTaken(unknown.message, **unknown.fields) from exc
+            raise RefusedByService(unknown.message, **unknown.fields) from exc
         still = self._sort(document, posted)
         self._check_missing("its approval was refused")
         if still:
-            raise NotTaken(
+            raise RefusedByService(
                 f"{refusal.message} Not approved: {listed(still)}, still Scheduled. Azure acts at NotBefore anyway; "
                 "run the task again to approve sooner.",
                 **self.approval.lists(),
@@ -231,14 +231,14 @@ def _leads(name: str, event: Event) -> bool:
     return event["leader"] is not None and same_name(event["leader"]) == same_name(name)
 
 
-def _why_unexpected(terms: Terms, event: Event) -> str:
+def _why_unexpected(expected: Expected, event: Event) -> str:
     """Azure may change an event, or name more VMs in it, while the hosts get ready for what it was."""
     if event["event_status"] != SCHEDULED:
         return f"its status is {quoted(event['event_status'])}, which is not known; only Scheduled can be approved"
-    if terms.event_type is not None and event["event_type"].lower() != terms.event_type.strip().lower():
-        return f"it is now of the type {quoted(event['event_type'])}, expected was {quoted(terms.event_type)}"
-    if terms.resources is not None:
-        known = {same_name(name) for name in terms.resources}
+    if expected.event_type is not None and event["event_type"].lower() != expected.event_type.strip().lower():
+        return f"it is now of the type {quoted(event['event_type'])}, expected was {quoted(expected.event_type)}"
+    if expected.resources is not None:
+        known = {same_name(name) for name in expected.resources}
         more = [name for name in event["resources"] if same_name(name) not in known]
         if more or not event["resources"]:
             return f"it now names {quoted_list(more) or 'no VM'}, which was not expected"

@@ -168,7 +168,7 @@ class Engine(Look):
     # ---- approving
 
     def _approve(self) -> Json:
-        from ._approver import NotTaken, Terms, approve
+        from ._approver import Expected, RefusedByService, approve
 
         event = self.order.events[0]
         event_id, ids = same_id(event["event_id"]), self.order.event_ids
@@ -187,12 +187,12 @@ class Engine(Look):
             self.keeper.note_event(ids, event_id, "approved" if status == "approved" else "", approval=approval)
             return approval
 
-        terms = Terms(None, event.get("resources"), event.get("event_type"))
+        expected = Expected(None, event.get("resources"), event.get("event_type"))
         try:
             done = approve(
                 self._service,
                 [event["event_id"]],
-                terms,
+                expected,
                 missing_ok=True,
                 check_mode=False,
                 before_post=lambda _ids: self._before_post(event_id, note),
@@ -202,7 +202,7 @@ class Engine(Look):
             raise
         except EventsError as exc:
             # What the service itself has refused, no other host needs to try.
-            final = isinstance(exc, NotTaken)
+            final = isinstance(exc, RefusedByService)
             return {"state": "failed", "message": exc.message, "approval": note("failed", exc.message), "final": final}
         outcomes = (
             ("approved", done.approved, ""),

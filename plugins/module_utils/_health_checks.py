@@ -16,7 +16,7 @@ from ._clock import Clock
 from ._connection import Budget, NoAnswer, connect
 from ._kind import Options, Runner
 from ._patience import Late, Patience, Proof, forgiving
-from ._peer import Login, ask
+from ._peer import Login, status_of
 from ._text import clean
 
 PAUSE = 2.0
@@ -87,13 +87,9 @@ def _port_takes_connections(port: int, patience: Patience) -> Proof:
 
 
 def _url_answers(item: Options, patience: Patience) -> Proof:
-    shown = clean(item["url"], 200)
     login = Login(item["username"], item.get("password"))
-    try:
-        status = ask(item["url"], patience.request_timeout(), headers=item.get("headers"), login=login).status
-    except NoAnswer as exc:
-        return Proof(False, f"{shown} does not answer ({exc.message})")
-    return Proof(status == 200, f"{shown} answers {status}")
+    status = status_of(item["url"], patience.request_timeout(), headers=item.get("headers"), login=login)
+    return Proof(status.code == 200, status.message)
 
 
 def _program_ends_well(argv: t.Sequence[str], run: Runner, patience: Patience) -> Proof:

@@ -33,6 +33,13 @@ class Answer(t.NamedTuple):
     text: str
 
 
+class Status(t.NamedTuple):
+    """What a URL answers with; None if it does not answer."""
+
+    code: int | None
+    message: str
+
+
 def tls_context(verify: bool = True, ca_file: str | None = None) -> ssl.SSLContext:
     path = os.path.expanduser(os.path.expandvars(ca_file)) if ca_file else None
     try:
@@ -85,11 +92,21 @@ def ask(
             raise NoAnswer(f"the answer is not HTTP ({clean(str(exc) or type(exc).__name__, 100)})") from exc
 
 
-def _headers(place: str, login: Login | None, given: t.Mapping[str, t.Any]) -> dict[str, str]:
-    headers = {"Host": place, "User-Agent": "graceful.azure", "Accept": "*/*", "Connection": "close"}
+def status_of(url: str, seconds: float, method: str = "GET", **options: t.Any) -> Status:
+    """The status that a URL answers with; the options are those of `ask`."""
+    shown = clean(url, 200)
+    try:
+        code = ask(url, seconds, method, **options).status
+    except NoAnswer as exc:
+        return Status(None, f"{shown} does not answer ({exc.message})")
+    return Status(code, f"{shown} answers {code}")
+
+
+def _headers(place: str, login: Login | None, headers: t.Mapping[str, t.Any]) -> dict[str, str]:
+    usual = {"Host": place, "User-Agent": "graceful.azure", "Accept": "*/*", "Connection": "close"}
     if login and login.username is not None:
         pair = f"{login.username}:{login.password or ''}".encode("utf-8", "replace")
-        headers["Authorization"] = "Basic " + base64.b64encode(pair).decode("ascii")
-    names = {name.lower() for name in given}
-    defaults = {name: value for name, value in headers.items() if name.lower() not in names}
-    return {**defaults, **{name: str(value) for name, value in given.items()}}
+        usual["Authorization"] = "Basic " + base64.b64encode(pair).decode("ascii")
+    names = {name.lower() for name in headers}
+    usual = {name: value for name, value in usual.items() if name.lower() not in names}
+    return {**usual, **{name: str(value) for name, value in headers.items()}}

@@ -136,7 +136,7 @@ msg:
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.graceful.azure.plugins.module_utils._approver import Terms, approve
+from ansible_collections.graceful.azure.plugins.module_utils._approver import Expected, approve
 from ansible_collections.graceful.azure.plugins.module_utils._argspec import connection_options, run
 from ansible_collections.graceful.azure.plugins.module_utils._errors import WrongOption
 from ansible_collections.graceful.azure.plugins.module_utils._service import Service
@@ -148,8 +148,8 @@ def send(module: AnsibleModule, service: Service) -> dict[str, t.Any]:
     if not params["event_ids"] or not all(event_id.strip() for event_id in params["event_ids"]):
         raise WrongOption("event_ids names no event, or an empty one. Give the ids that scheduled_events_info returns.")
     leader = Viewpoint(module, service).require_name("leader_only") if params["leader_only"] else None
-    terms = Terms(leader, params["expected_resources"], params["expected_type"])
-    approval = approve(service, params["event_ids"], terms, params["missing"] == "ok", module.check_mode)
+    expected = Expected(leader, params["expected_resources"], params["expected_type"])
+    approval = approve(service, params["event_ids"], expected, params["missing"] == "ok", module.check_mode)
     for warning in [*approval.warnings, *approval.refusals]:
         module.warn(warning)
     said = {"msg": " ".join(approval.refusals)} if approval.refusals else {}

@@ -13,17 +13,11 @@ import re
 import typing as t
 
 from .. import _option_checks as check
-from .._connection import NoAnswer
 from .._errors import EventsError
 from .._kind import Done, Kind, Look, Options, StepRecord, Tools
 from .._patience import Late, Proof
-from .._peer import Login, ask
+from .._peer import Login, Status, status_of
 from .._text import clean
-
-
-class Answer(t.NamedTuple):
-    status: int | None
-    message: str
 
 
 def _method(option: str, value: str) -> str:
@@ -129,12 +123,12 @@ class Step(Kind):
         return f"marker has to be the absolute path of a file, such as {check.sample_path(platform, 'out')}."
 
     def look(self) -> Look:
-        answer, is_out = self._answer(), self._is_out()
-        if is_out is None and not self._is_healthy(answer):
+        health, is_out = self._health(), self._is_out()
+        if is_out is None and not health.holds:
             # One bad answer is not enough: a load balancer would not act on it either.
-            answer, is_out = self._look_longer(answer)
+            health, is_out = self._look_longer(health)
         out = bool(is_out)
-        return Look(out and not self._is_healthy(answer), answer.message, {"in_service": not out})
+        return Look(out and not health.holds, health.message, {"in_service": not out})
 
     def do(self) -> Done:
         # After an interrupted attempt, a later step may have stopped what answers here.
@@ -145,44 +139,38 @@ class Step(Kind):
     def undo(self, record: StepRecord) -> str:
         return self._settle(False)
 
-    def _answer(self) -> Answer:
+    def _status(self) -> Status:
         return self._ask(self.params["url"], self.tools.patience.request_timeout())
 
-    def _ask(self, url: str, timeout: float, method: str = "GET") -> Answer:
-        """The status that the URL answers with, or None and why there is no answer.
+    def _ask(self, url: str, timeout: float, method: str = "GET") -> Status:
+        """As a load balancer asks: certificates are not checked, redirects are not followed."""
+        login = Login(self.params["username"], self.params.get("password"))
+        return status_of(url, timeout, method, headers=self.params.get("headers"), login=login, verify=False)
 
-        It is asked as a load balancer does: certificates are not checked, redirects are not followed."""
-        given, shown = self.params, clean(url, 200)
-        login = Login(given["username"], given.get("password"))
-        try:
-            status = ask(url, timeout, method, headers=given.get("headers"), login=login, verify=False).status
-        except NoAnswer as exc:
-            return Answer(None, f"{shown} does not answer ({exc.message})")
-        return Answer(status, f"{shown} answers {status}")
+    def _health(self) -> Proof:
+        status = self._status()
+        return Proof(status.code in self.params["healthy"], status.message)
 
-    def _is_healthy(self, answer: Answer) -> bool:
-        return answer.status in self.params["healthy"]
-
-    def _look_longer(self, answer: Answer) -> tuple[Answer, bool]:
+    def _look_longer(self, health: Proof) -> tuple[Proof, bool]:
         """The last answer, and whether none was healthy for as long as a load balancer needs to notice."""
-        seen = [answer]
         has_time = self.tools.patience.left >= self._lasting
 
-        def has_recovered() -> Proof:
-            seen.append(self._answer())
-            return Proof(self._is_healthy(seen[-1]), seen[-1].message)
+        def recovered() -> Proof:
+            nonlocal health
+            health = self._health()
+            return health
 
         try:
-            self.tools.patience.part(self._lasting).until(has_recovered, pause=self._pause)
+            self.tools.patience.part(self._lasting).until(recovered, pause=self._pause)
         except Late:
-            return seen[-1], has_time
-        return seen[-1], False
+            return health, has_time
+        return health, False
 
     def _demand_answer(self) -> None:
-        answer = self._answer()
-        if not self._is_healthy(answer) and (answer.status or 0) < 500:
+        status = self._status()
+        if status.code not in self.params["healthy"] and (status.code or 0) < 500:
             raise EventsError(
-                f"{answer.message}, which is neither healthy nor out of service, so nothing could be proven with it. "
+                f"{status.message}, which is neither healthy nor out of service, so nothing could be proven with it. "
                 "Correct the step's url, or name what is healthy; if the application is meant to be like this, set "
                 "must_answer to false."
             )
@@ -195,11 +183,11 @@ class Step(Kind):
             else:
                 self._call(self.params["out_url" if out else "in_url"])
 
-        def proof() -> Proof:
-            answer = self._answer()
-            return Proof(self._is_healthy(answer) != out, answer.message)
+        def settled() -> Proof:
+            health = self._health()
+            return Proof(health.holds != out, health.message)
 
-        message = self.tools.patience.until(proof, pause=self._pause, lasting=self._lasting)
+        message = self.tools.patience.until(settled, pause=self._pause, lasting=self._lasting)
         return f"{message}, for {self._lasting:g} s"
 
     def _is_out(self) -> bool | None:
@@ -228,6 +216,6 @@ class Step(Kind):
 
     def _call(self, url: str) -> None:
         method = self.params["method"].upper()
-        answer = self._ask(url, self.tools.patience.request_timeout(30), method)
-        if answer.status is None or not 200 <= answer.status < 300:
-            raise EventsError(f"{method} {answer.message}, which is not a success.")
+        status = self._ask(url, self.tools.patience.request_timeout(30), method)
+        if status.code is None or not 200 <= status.code < 300:
+            raise EventsError(f"{method} {status.message}, which is not a success.")

@@ -6,7 +6,7 @@ from __future__ import annotations
 import typing as t
 
 import pytest
-from ansible_collections.graceful.azure.plugins.module_utils._approver import Approval, Terms, approve
+from ansible_collections.graceful.azure.plugins.module_utils._approver import Approval, Expected, approve
 from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError, NoConnection, PassingFailure
 from ansible_collections.graceful.azure.plugins.module_utils._times import UNCONFIRMED_FOR
 from ansible_collections.graceful.azure.plugins.module_utils._transport import Reply, Request
@@ -21,7 +21,7 @@ from ansible_collections.graceful.azure.tests.unit.module_utils.fake_service imp
 from ansible_collections.graceful.azure.tests.unit.module_utils.scripted import JumpingClock
 
 SCHEDULED, STARTED, GONE = events(event("A")), events(event("A", "Started")), events()
-NO_TERMS = Terms()
+NOTHING_EXPECTED = Expected()
 ACCEPTED, SILENCE = reply(200), PassingFailure("No answer.")
 
 
@@ -34,7 +34,7 @@ class Attempt(t.NamedTuple):
 def attempt(
     *script: Answer,
     ids: t.Sequence[str] = ("a",),
-    terms: Terms = NO_TERMS,
+    expected: Expected = NOTHING_EXPECTED,
     missing_ok: bool = False,
     check: bool = False,
     retries: int = 3,
@@ -42,7 +42,7 @@ def attempt(
 ) -> Attempt:
     clock = JumpingClock()
     asked, transport = service(*script, clock=clock, retries=retries)
-    return Attempt(approve(asked, ids, terms, missing_ok, check, **hooks), transport, clock)
+    return Attempt(approve(asked, ids, expected, missing_ok, check, **hooks), transport, clock)
 
 
 @pytest.mark.parametrize("after", [STARTED, SCHEDULED, GONE, reply(503)])
@@ -65,7 +65,7 @@ def test_an_accepted_approval_stays_approved_whatever_the_document_says_next(aft
     [
         pytest.param([STARTED], {}, {"already_started": ["A"]}, id="started"),
         pytest.param([GONE], {"missing_ok": True}, {"missing": ["a"]}, id="missing"),
-        pytest.param([SCHEDULED], {"terms": Terms(leader="web_9")}, {"not_leader": ["A"]}, id="not-leader"),
+        pytest.param([SCHEDULED], {"expected": Expected(leader="web_9")}, {"not_leader": ["A"]}, id="not-leader"),
         pytest.param([SCHEDULED], {"check": True}, {"approved": ["A"], "changed": True}, id="check-mode"),
         pytest.param([events(event("A"), event("a", "Started"))], {}, {"already_started": ["A"]}, id="duplicate"),
         pytest.param([events(event("A", "STARTED"))], {}, {"already_started": ["A"]}, id="started-in-another-case"),
@@ -91,18 +91,18 @@ def test_nothing_is_posted_without_need(
 
 
 @pytest.mark.parametrize(
-    ("resources", "terms", "words"),
+    ("resources", "expected", "words"),
     [
-        (["web_0"], Terms(resources=["WEB_0", "web_1"], event_type="reboot"), ""),
-        (["web_0", "web_2"], Terms(resources=["web_0"]), "names 'web_2', which was not expected"),
-        ([], Terms(resources=["web_0"]), "names no VM"),
-        (["web_0"], Terms(resources=[]), "names 'web_0'"),
-        (["web_0"], Terms(event_type="Freeze"), "of the type 'Reboot', expected was 'Freeze'"),
+        (["web_0"], Expected(resources=["WEB_0", "web_1"], event_type="reboot"), ""),
+        (["web_0", "web_2"], Expected(resources=["web_0"]), "names 'web_2', which was not expected"),
+        ([], Expected(resources=["web_0"]), "names no VM"),
+        (["web_0"], Expected(resources=[]), "names 'web_0'"),
+        (["web_0"], Expected(event_type="Freeze"), "of the type 'Reboot', expected was 'Freeze'"),
     ],
 )
-def test_only_what_was_expected_is_approved(resources: list[str], terms: Terms, words: str) -> None:
+def test_only_what_was_expected_is_approved(resources: list[str], expected: Expected, words: str) -> None:
     now = events(event("A", resources=resources))
-    approval, transport, _clock = attempt(now, ACCEPTED, now, terms=terms)
+    approval, transport, _clock = attempt(now, ACCEPTED, now, expected=expected)
     assert ("POST" in transport.methods) == (not words)
     assert (approval.approved, approval.unexpected) == ((["A"], []) if not words else ([], ["A"]))
     assert not words or words in approval.refusals[0]
@@ -123,7 +123,7 @@ def test_a_status_is_known_in_any_case() -> None:
 def test_one_missing_id_keeps_all_from_being_posted() -> None:
     asked, transport = service(SCHEDULED)
     with pytest.raises(EventsError, match=r"No such event: b .nothing was posted") as failure:
-        approve(asked, ["A", "b"], NO_TERMS, False, False)
+        approve(asked, ["A", "b"], NOTHING_EXPECTED, False, False)
     assert failure.value.fields["missing"] == ["b"]
     assert "POST" not in transport.methods
 
@@ -137,11 +137,11 @@ def test_several_events_go_in_one_request_and_each_once() -> None:
 
 @pytest.mark.parametrize("leader", ["web_0", "WEB_0", "_web_0"])
 def test_the_leader_posts(leader: str) -> None:
-    assert attempt(SCHEDULED, ACCEPTED, STARTED, terms=Terms(leader=leader))[0].approved == ["A"]
+    assert attempt(SCHEDULED, ACCEPTED, STARTED, expected=Expected(leader=leader))[0].approved == ["A"]
 
 
 def test_an_event_without_resources_has_no_leader() -> None:
-    assert attempt(events(event(resources=())), terms=Terms(leader="web_0"))[0].not_leader == ["A"]
+    assert attempt(events(event(resources=())), expected=Expected(leader="web_0"))[0].not_leader == ["A"]
 
 
 class TestRefusedPost:
@@ -151,7 +151,7 @@ class TestRefusedPost:
     def test_it_is_not_sent_again(self, status: int) -> None:
         asked, transport = service(SCHEDULED, reply(status, {"error": "no"}), SCHEDULED)
         with pytest.raises(EventsError, match=rf"{status} .'no'.*Not approved: A, still Scheduled") as failure:
-            approve(asked, ["A"], NO_TERMS, False, False)
+            approve(asked, ["A"], NOTHING_EXPECTED, False, False)
         assert failure.value.fields["changed"] is False
         assert transport.methods == ["GET", "POST", "GET"]
 
@@ -162,19 +162,19 @@ class TestRefusedPost:
     def test_the_others_are_not_sent_if_one_has_left(self) -> None:
         asked, transport = service(events(event("A"), event("B")), reply(400), events(event("B")))
         with pytest.raises(EventsError, match="Not approved: B, still Scheduled") as failure:
-            approve(asked, ["A", "B"], NO_TERMS, True, False)
+            approve(asked, ["A", "B"], NOTHING_EXPECTED, True, False)
         assert failure.value.fields["missing"] == ["A"]
         assert transport.methods.count("POST") == 1
 
     def test_one_that_has_left_is_an_error_if_missing_is_one(self) -> None:
         asked, _transport = service(SCHEDULED, reply(400), GONE)
         with pytest.raises(EventsError, match=r"No such event: A .its approval was refused"):
-            approve(asked, ["A"], NO_TERMS, False, False)
+            approve(asked, ["A"], NOTHING_EXPECTED, False, False)
 
     def test_the_document_cannot_be_read_either(self) -> None:
         asked, transport = service(SCHEDULED, reply(400), reply(503), retries=0)
         with pytest.raises(EventsError, match=r"400.*is unknown.*503.*reads the document before it posts"):
-            approve(asked, ["A"], NO_TERMS, False, False)
+            approve(asked, ["A"], NOTHING_EXPECTED, False, False)
         assert transport.methods.count("POST") == 1
 
 
@@ -212,7 +212,7 @@ class TestUnconfirmedPost:
             return given
 
         asked, transport = service(answer, clock=clock)
-        approval = approve(asked, ["A"], NO_TERMS, False, False)
+        approval = approve(asked, ["A"], NOTHING_EXPECTED, False, False)
         assert approval.approved == ["A"]
         first, second = times
         assert second - first >= UNCONFIRMED_FOR == 30
@@ -222,7 +222,7 @@ class TestUnconfirmedPost:
         assert attempt(SCHEDULED, SILENCE, SCHEDULED, GONE, missing_ok=True).approval.missing == ["A"]
         asked, transport = service(SCHEDULED, SILENCE, SCHEDULED, GONE)
         with pytest.raises(EventsError, match=r"No such event: A .its approval had not been confirmed"):
-            approve(asked, ["A"], NO_TERMS, False, False)
+            approve(asked, ["A"], NOTHING_EXPECTED, False, False)
         assert transport.methods.count("POST") == 1
 
     def test_only_what_is_still_scheduled_is_sent_again(self) -> None:
@@ -240,7 +240,8 @@ class TestUnconfirmedPost:
         ],
     )
     def test_what_has_changed_is_not_sent_again(self, now: Answer, why: str) -> None:
-        approval, transport, _clock = attempt(SCHEDULED, SILENCE, SCHEDULED, now, terms=Terms(resources=["web_0"]))
+        expected = Expected(resources=["web_0"])
+        approval, transport, _clock = attempt(SCHEDULED, SILENCE, SCHEDULED, now, expected=expected)
         assert transport.methods.count("POST") == 1
         assert approval.unexpected == ["A"]
         assert "is not posted again" in approval.refusals[0]
@@ -254,7 +255,7 @@ class TestUnconfirmedPost:
         )
         times = f"{retries + 1} time{'s' if retries else ''}"
         with pytest.raises(EventsError, match=f"500.*A was posted {times} and not confirmed.*still shows Scheduled"):
-            approve(asked, ["A"], NO_TERMS, False, False)
+            approve(asked, ["A"], NOTHING_EXPECTED, False, False)
         assert transport.methods.count("POST") == retries + 1
 
     def test_a_document_that_cannot_be_read_for_a_moment_is_read_again(self) -> None:
@@ -266,20 +267,20 @@ class TestUnconfirmedPost:
     def test_without_the_document_nothing_is_sent_again(self, unread: Answer) -> None:
         asked, transport = service(SCHEDULED, SILENCE, unread, retries=1)
         with pytest.raises(EventsError, match=r"is unknown.*reads the document before it posts"):
-            approve(asked, ["A"], NO_TERMS, False, False)
+            approve(asked, ["A"], NOTHING_EXPECTED, False, False)
         assert transport.methods.count("POST") == 1
 
     def test_a_304_is_no_confirmation(self) -> None:
         asked, _transport = service(SCHEDULED, reply(304), SCHEDULED)
         with pytest.raises(EventsError, match=r"304.*Not approved: A"):
-            approve(asked, ["A"], NO_TERMS, False, False)
+            approve(asked, ["A"], NOTHING_EXPECTED, False, False)
 
 
 class TestHooks:
     def test_it_is_called_right_before_each_post(self) -> None:
         asked, transport = service(SCHEDULED, SILENCE, *[SCHEDULED] * 31, ACCEPTED, STARTED)
         calls: list[tuple[list[str], list[str]]] = []
-        approve(asked, ["a"], NO_TERMS, False, False, lambda ids: calls.append((ids, list(transport.methods))))
+        approve(asked, ["a"], NOTHING_EXPECTED, False, False, lambda ids: calls.append((ids, list(transport.methods))))
         assert [ids for ids, _methods in calls] == [["A"], ["A"]]
         assert [methods.count("POST") for _ids, methods in calls] == [0, 1]
         assert [methods[-1] for _ids, methods in calls] == ["GET", "GET"]
@@ -290,10 +291,10 @@ class TestHooks:
 
         asked, transport = service(SCHEDULED)
         with pytest.raises(EventsError, match="claim was lost"):
-            approve(asked, ["A"], NO_TERMS, False, False, before_post=stop)
+            approve(asked, ["A"], NOTHING_EXPECTED, False, False, before_post=stop)
         assert transport.methods == ["GET"]
 
-    @pytest.mark.parametrize("options", [{"check": True}, {"terms": Terms(leader="web_9")}])
+    @pytest.mark.parametrize("options", [{"check": True}, {"expected": Expected(leader="web_9")}])
     def test_it_is_not_called_if_nothing_is_posted(self, options: dict[str, t.Any]) -> None:
         calls: list[list[str]] = []
         attempt(SCHEDULED, before_post=calls.append, **options)
@@ -309,13 +310,13 @@ class TestHooks:
     def test_without_repost_a_connection_that_was_never_made_is_an_error(self) -> None:
         asked, transport = service(SCHEDULED, NoConnection("Refused."))
         with pytest.raises(NoConnection, match="Refused"):
-            approve(asked, ["A"], NO_TERMS, False, False, repost=False)
+            approve(asked, ["A"], NOTHING_EXPECTED, False, False, repost=False)
         assert transport.methods == ["GET", "POST"]
 
     def test_without_repost_a_refusal_is_an_error_all_the_same(self) -> None:
         asked, transport = service(SCHEDULED, reply(400), SCHEDULED)
         with pytest.raises(EventsError, match=r"400.*Not approved"):
-            approve(asked, ["A"], NO_TERMS, False, False, repost=False)
+            approve(asked, ["A"], NOTHING_EXPECTED, False, False, repost=False)
         assert transport.methods.count("POST") == 1
 
 
