@@ -16,7 +16,7 @@ import typing as t
 from ._connection import Budget, NoAnswer, connect
 from ._errors import EventsError, WrongOption
 from ._patience import Patience, Proof
-from ._text import clean, count, quoted
+from ._text import clean, count, quoted, sentence
 
 NAME = re.compile(r"[A-Za-z0-9_.:-]+")
 NUMBER = re.compile(r"0x[0-9A-Fa-f]{1,8}|[0-9]{1,12}")
@@ -27,7 +27,7 @@ LARGEST_ANSWER = 64 * 1024 * 1024
 
 
 def exchange(address: str, command: str, timeout: float) -> str:
-    """Say one thing to the socket, a path or host:port, and hear everything it answers."""
+    """Send one command to the socket, a path or host:port, and return the whole answer."""
     host, colon, port = address.rpartition(":")
     is_tcp = bool(colon) and "/" not in address and port.isdecimal() and len(port) <= 5
     try:
@@ -36,7 +36,9 @@ def exchange(address: str, command: str, timeout: float) -> str:
             connection.sendall(command.encode() + b"\n")
             answer = connection.makefile("rb").read()
     except NoAnswer as exc:
-        raise EventsError(f"HAProxy's socket {clean(address, 200)} cannot be used: {exc.message}.") from exc
+        raise EventsError(
+            f"HAProxy's socket {clean(address, 200)} cannot be used: {exc.message}. Correct it, or start HAProxy."
+        ) from exc
     return answer.decode("utf-8", "replace").strip()
 
 
@@ -68,10 +70,11 @@ class Server:
         return Seen(self._admin_state(), self._sessions())
 
     def set_state(self, state: str) -> None:
-        """Anything but an empty answer is a complaint."""
-        answer = self._say(f"set server {self.name} state {state}")
+        """HAProxy answers only if it did not do it."""
+        answer = self._command(f"set server {self.name} state {state}")
         if answer:
-            raise EventsError(f"{self._shown} did not set {self.name} to {state}: {_first_line(answer)}")
+            refusal = sentence(f"{self._shown} did not set {self.name} to {state}: {_first_line(answer)}")
+            raise EventsError(f"{refusal} The socket needs level admin.")
 
     def bring(self, state: str) -> str:
         """To `drain` or `ready` at once; to `maint` by way of drain, when the last session has ended."""
@@ -91,15 +94,16 @@ class Server:
         seen = self.look()
         return Proof(seen.state == state, f"{self.name} is {seen.message}")
 
-    def _say(self, command: str) -> str:
+    def _command(self, command: str) -> str:
         return exchange(self._address, command, self._patience.request_timeout())
 
     def _admin_state(self) -> str:
-        answer = self._say(f"show servers state {self._backend}")
+        answer = self._command(f"show servers state {self._backend}")
         lines = [line.split() for line in answer.splitlines() if line.strip()]
         header: list[str] = next((line[1:] for line in lines if line[0] == "#"), [])
         if "srv_admin_state" not in header:
-            raise EventsError(f"{self._shown} does not show the servers of {self._backend}: {_first_line(answer)}")
+            refusal = sentence(f"{self._shown} does not show the servers of {self._backend}: {_first_line(answer)}")
+            raise EventsError(f"{refusal} Correct backend, or give the socket level admin.")
         for line in lines:
             row = dict(zip(header, line))
             if row.get("be_name") == self._backend and row.get("srv_name") == self._server:
@@ -108,7 +112,7 @@ class Server:
         raise EventsError(f"{self._shown} has no server {self.name}. Correct backend and server of the step.")
 
     def _sessions(self) -> int:
-        answer = self._say("show stat")
+        answer = self._command("show stat")
         try:
             rows = list(csv.DictReader(io.StringIO(answer.lstrip("# "))))
         except csv.Error as exc:
@@ -122,7 +126,7 @@ class Server:
     def _number(self, text: str | None, what: str) -> int:
         """Decimal, or hexadecimal with 0x before it."""
         if text is None or not NUMBER.fullmatch(text):
-            raise EventsError(f"{self._shown} tells {quoted(text, 40)} where {what} of {self.name} should be.")
+            raise EventsError(f"{self._shown} shows {quoted(text, 40)} where {what} of {self.name} should be.")
         return int(text, 16 if text.startswith("0x") else 10)
 
 

@@ -152,8 +152,8 @@ def send(module: AnsibleModule, service: Service) -> dict[str, t.Any]:
     approval = approve(service, params["event_ids"], expected, params["missing"] == "ok", module.check_mode)
     for warning in [*approval.warnings, *approval.refusals]:
         module.warn(warning)
-    said = {"msg": " ".join(approval.refusals)} if approval.refusals else {}
-    return dict(approval.lists(), diff=approval.diff(), **said)
+    message = {"msg": " ".join(approval.refusals)} if approval.refusals else {}
+    return dict(approval.lists(), diff=approval.diff(), **message)
 
 
 def main() -> None:

@@ -6,8 +6,8 @@
 
 """What Azure Event Grid sends about scheduled events, and what it is answered. Pure: no I/O.
 
-Nothing that it sends is signed. Who knows the secret in the URL can send anything: every field is checked, and what
-comes out are the messages that the watcher would send.
+Nothing that it sends is signed, and anybody who knows the secret in the URL can send anything: every field is checked.
+The messages are those that the watcher would send.
 """
 
 from __future__ import annotations
@@ -72,33 +72,33 @@ class Answer(t.NamedTuple):
     log: str = ""
 
 
-class NotOurs(ValueError):
-    """It is not about a scheduled event, or cannot be used."""
+class NotUsable(ValueError):
+    """An entry that is no scheduled event, or is not complete."""
 
 
 def read_options(args: t.Mapping[str, t.Any]) -> Options:
-    """Raises WrongOption with what is wrong. The secret is not said."""
+    """Raises WrongOption with what is wrong. The secret is not shown."""
     check_names(args, OPTIONS, "graceful.azure.event_grid")
-    given = {name: args[name] for name in OPTIONS if args.get(name) is not None}
-    secret = given.get("secret")
+    options = {name: args[name] for name in OPTIONS if args.get(name) is not None}
+    secret = options.get("secret")
     if not isinstance(secret, str) or not SECRET.fullmatch(secret):
         raise WrongOption("secret has to be 20 to 200 letters, digits, - and _: it is the path of the URL.")
     try:
-        given["port"] = int(str(given.get("port")))
+        options["port"] = int(str(options.get("port")))
     except ValueError:
-        given["port"] = 0
-    if not 1 <= given["port"] <= 65535:
+        options["port"] = 0
+    if not 1 <= options["port"] <= 65535:
         raise WrongOption(f"port is {quoted(args.get('port'))}; give a number from 1 to 65535.")
     for name in ("host", "certfile", "keyfile"):
-        if name in given and (not isinstance(given[name], str) or not given[name].strip()):
-            raise WrongOption(f"{name} is {quoted(given[name])}; give a text.")
-    if "keyfile" in given and "certfile" not in given:
+        if name in options and (not isinstance(options[name], str) or not options[name].strip()):
+            raise WrongOption(f"{name} is {quoted(options[name])}; give a text.")
+    if "keyfile" in options and "certfile" not in options:
         raise WrongOption("keyfile is given without certfile.")
-    subscriptions = given.get("subscriptions", [])
+    subscriptions = options.get("subscriptions", [])
     if not isinstance(subscriptions, list) or not all(isinstance(one, str) and one.strip() for one in subscriptions):
         raise WrongOption("subscriptions has to be a list of ids of Azure subscriptions.")
-    given["subscriptions"] = tuple(one.strip().lower() for one in subscriptions)
-    return Options(**given)
+    options["subscriptions"] = tuple(one.strip().lower() for one in subscriptions)
+    return Options(**options)
 
 
 def handshake(headers: t.Mapping[str, str]) -> tuple[int, dict[str, str]]:
@@ -111,7 +111,7 @@ def handshake(headers: t.Mapping[str, str]) -> tuple[int, dict[str, str]]:
 
 
 class Receiver:
-    """Turns deliveries into messages. What was delivered before is answered, and told only once."""
+    """Turns deliveries into messages. What was delivered before is answered, and makes no new message."""
 
     def __init__(self, subscriptions: t.Sequence[str] = (), clock: Clock | None = None) -> None:
         self._subscriptions = subscriptions
@@ -135,12 +135,12 @@ class Receiver:
             try:
                 messages += self._messages(entry)
                 taken += 1
-            except (NotOurs, BrokenDocument) as exc:
+            except (NotUsable, BrokenDocument) as exc:
                 problems.append(clean(exc, 200))
         if not taken:
             return _refused(problems[0] if problems else "it has no events")
-        said = f"Left out {count(len(problems), 'event')} of a delivery: {problems[0]}." if problems else ""
-        return Answer(200, {}, messages, said)
+        log = f"Left out {count(len(problems), 'event')} of a delivery: {problems[0]}." if problems else ""
+        return Answer(200, {}, messages, log)
 
     def _validate(self, entry: Json) -> Answer:
         data = entry.get("data")
@@ -149,7 +149,7 @@ class Receiver:
             return _refused("a validation without validationCode")
         try:
             self._check_subscription(entry)
-        except NotOurs as exc:
+        except NotUsable as exc:
             return _refused(str(exc))
         topic = clean(entry.get("topic") or "unknown", 200)
         return Answer(200, {"validationResponse": code}, log=f"Validated a subscription of the topic {topic}.")
@@ -159,15 +159,15 @@ class Receiver:
         parts = place.strip("/").lower().split("/") if isinstance(place, str) else []
         subscription = parts[1] if len(parts) > 1 and parts[0] == "subscriptions" else ""
         if self._subscriptions and subscription not in self._subscriptions:
-            raise NotOurs(f"it is from the Azure subscription {quoted(subscription)}, which is not in subscriptions")
+            raise NotUsable(f"it is from the Azure subscription {quoted(subscription)}, which is not in subscriptions")
 
     def _messages(self, entry: t.Any) -> list[Json]:
         if _type_of(entry) != SCHEDULED_EVENT:
-            raise NotOurs(f"its type is {quoted(_type_of(entry))} and not {SCHEDULED_EVENT}")
+            raise NotUsable(f"its type is {quoted(_type_of(entry))} and not {SCHEDULED_EVENT}")
         self._check_subscription(entry)
         outer_id = entry.get("id")
         if not isinstance(outer_id, str) or not 1 <= len(outer_id) <= 500:
-            raise NotOurs("it has no id")
+            raise NotUsable("it has no id")
         if outer_id in self._ids:
             return []
         event = self._event(entry)
@@ -184,7 +184,7 @@ class Receiver:
         info = data.get("resourceInfo") if isinstance(data, dict) else None
         properties = info.get("properties") if isinstance(info, dict) else None
         if not isinstance(properties, dict):
-            raise NotOurs("it has no data.resourceInfo.properties")
+            raise NotUsable("it has no data.resourceInfo.properties")
         resources = properties.get("Resources")
         if isinstance(resources, list):
             names = [vm_name(one) if isinstance(one, str) else one for one in resources]

@@ -4,9 +4,9 @@
 
 # This file is private to the collection: it may change without notice.
 
-"""Looks at one metadata service after the other look, and makes the messages that the watcher would send.
+"""Polls metadata services, and makes the messages that the watcher would send.
 
-It keeps nothing on disk: after a restart, what is announced then is told again.
+It keeps nothing on disk: after a restart, what is announced then is sent again.
 """
 
 from __future__ import annotations
@@ -66,38 +66,38 @@ def read_options(args: t.Mapping[str, t.Any]) -> Options:
 
 
 def check_names(args: t.Mapping[str, t.Any], known: t.Sequence[str], whose: str) -> None:
-    """An option that does not exist is a spelling mistake. Names with eda_ are ansible-rulebook's own."""
+    """An option that does not exist is a spelling mistake. Names with eda_ belong to ansible-rulebook."""
     unknown = [name for name in args if name not in known and not str(name).startswith("eda_") and name != "feedback"]
     if unknown:
         raise WrongOption(f"{whose} has no option {quoted_list(unknown)}. It has {', '.join(known)}.")
 
 
-def _places(given: t.Any) -> list[Place]:
-    if given is None:
+def _places(services: t.Any) -> list[Place]:
+    if services is None:
         return [Place(socket.gethostname())]
-    if not isinstance(given, list) or not given or not all(isinstance(one, dict) for one in given):
+    if not isinstance(services, list) or not services or not all(isinstance(one, dict) for one in services):
         raise WrongOption("services has to be a list of mappings, each with host and endpoint.")
-    if len(given) > MOST_SERVICES:
+    if len(services) > MOST_SERVICES:
         raise WrongOption(
-            f"services has {len(given)} entries. More than {MOST_SERVICES} are not polled from one place: "
+            f"services has {len(services)} entries. More than {MOST_SERVICES} are not polled from one place: "
             "put the role graceful.azure.watcher on the hosts."
         )
-    places = [_place(one) for one in given]
+    places = [_place(one) for one in services]
     if len({place.host for place in places}) < len(places):
         raise WrongOption("services names a host more than once.")
     return places
 
 
-def _place(given: Json) -> Place:
-    check_names(given, SERVICE_OPTIONS, "An entry of services")
-    wrong = [name for name in given if not isinstance(given[name], str) or not given[name].strip()]
-    if wrong or "host" not in given:
+def _place(service: Json) -> Place:
+    check_names(service, SERVICE_OPTIONS, "An entry of services")
+    wrong = [name for name, value in service.items() if not isinstance(value, str) or not value.strip()]
+    if wrong or "host" not in service:
         raise WrongOption(f"An entry of services needs texts: host, endpoint, vm_name. Wrong: {quoted_list(wrong)}.")
-    return Place(**{name: value.strip() for name, value in given.items()})
+    return Place(**{name: value.strip() for name, value in service.items()})
 
 
 class Polled:
-    """What was seen at one service."""
+    """One metadata service, and the events that are known of it."""
 
     def __init__(self, place: Place, options: Options, transport: Sender, log: Log, clock: Clock | None = None) -> None:
         self.place = place
@@ -108,21 +108,21 @@ class Polled:
         self._known: dict[str, Json] = {}
         self._sequence = 0
         self._answered = False
-        self._said: tuple[str, float] | None = None
-        given = {**FIRST_LIMITS._asdict(), "endpoint": place.endpoint, "api_version": options.api_version}
-        self._service: Service = service_of(given, transport)
+        self._logged: tuple[str, float] | None = None
+        connection = {**FIRST_LIMITS._asdict(), "endpoint": place.endpoint, "api_version": options.api_version}
+        self._service: Service = service_of(connection, transport)
 
     def look(self) -> tuple[list[Json], float]:
         """The messages about what has changed, and the seconds until the next look. It may take its time."""
         try:
             return self._messages(), self._interval
         except EventsError as exc:
-            self._say(f"{self.place.host}: the events cannot be read: {exc.message}")
+            self._log_once(f"{self.place.host}: the events cannot be read: {exc.message}")
             pause = (exc.retry_after or 0.0) if isinstance(exc, PassingFailure) else REFUSED_PAUSE
             return [], max(pause, self._interval)
         except Exception as exc:
-            # It must go on looking, whatever one answer was like.
-            self._say(f"{self.place.host}: an error of the event source itself: {exc!r:.300}")
+            # It must go on polling, whatever one answer was like.
+            self._log_once(f"{self.place.host}: an error of the event source itself: {exc!r:.300}")
             return [], max(REFUSED_PAUSE, self._interval)
 
     def _messages(self) -> list[Json]:
@@ -133,8 +133,8 @@ class Polled:
             self._service.client.limits = LIMITS
             self._answered = True
             self._log(f"{self.place.host}: watching {self._service.endpoint}, Azure name {clean(self._vm_name)}.")
-        if self._said:
-            self._said = None
+        if self._logged:
+            self._logged = None
             self._log(f"{self.place.host}: the events can be read again.")
         now = self._clock.utc_now().timestamp()
         events = seen_by(reading.document, self._vm_name, reading.service_time)
@@ -146,9 +146,9 @@ class Polled:
             self._sequence += 1
         return made
 
-    def _say(self, text: str) -> None:
-        """The same again only after an hour."""
+    def _log_once(self, text: str) -> None:
+        """The same text is logged again only after an hour."""
         now = self._clock.monotonic()
-        if self._said is None or self._said[0] != text or now - self._said[1] > SAY_AGAIN:
-            self._said = (text, now)
+        if self._logged is None or self._logged[0] != text or now - self._logged[1] > SAY_AGAIN:
+            self._logged = (text, now)
             self._log(clean(text))

@@ -4,7 +4,7 @@
 
 # This file is private to the collection: it may change without notice.
 
-"""A program of the user's own that saves something."""
+"""A program of the user that saves something."""
 
 from __future__ import annotations
 

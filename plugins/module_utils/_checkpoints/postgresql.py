@@ -16,7 +16,7 @@ from .._kind import LINUX, Done, Kind, StepRecord
 from .._patience import Proof
 
 STATEMENT = ("-X", "-w", "-v", "ON_ERROR_STOP=1", "-c", "CHECKPOINT")
-# What psql ends with if nobody takes its connection.
+# The exit status of psql if it cannot connect.
 NO_CONNECTION = 2
 # How long a server that has just handed over its leadership may take to restart.
 RESTARTS_WITHIN = 20.0

@@ -44,17 +44,17 @@ class Item(Kind):
         return "there is nothing to put back"
 
     def _is_a_later_second(self) -> Proof:
-        """Than that of the last save, or of the start of Redis: seconds are all that tells saves apart."""
+        """The time of a save is in whole seconds, so two saves within one second cannot be told apart."""
         saved = _last_save(self._ask("INFO", "persistence").out)
         return Proof(saved is None or self._now() > saved, "the last save of Redis is of this second")
 
     def _now(self) -> int:
-        """Redis tells when it saved by its own clock."""
+        """By the clock of Redis, as the times of its saves are."""
         ran = self._ask("TIME")
         found = re.match(r"\s*([0-9]+)\s", ran.out + "\n")
         if ran.code != 0 or not found:
             # The client ends well even if the server answers with an error.
-            raise EventsError(f"Redis does not tell its time: {ran.message}")
+            raise EventsError(f"Redis does not answer TIME: {ran.message}")
         return int(found[1])
 
     def _begin(self) -> Proof:

@@ -4,7 +4,7 @@
 
 # This file is private to the collection: it may change without notice.
 
-"""A task file of the user's own that saves something. The controller runs it."""
+"""A task file of the user that saves something. The controller runs it."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@
 
 # This file is private to the collection: it may change without notice.
 
-"""Programs of the user's own: one that drains, one that tells whether it is done, and one that undoes it."""
+"""Programs of the user: one drains, one checks whether that is done, and one undoes it."""
 
 from __future__ import annotations
 

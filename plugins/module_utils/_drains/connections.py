@@ -4,7 +4,7 @@
 
 # This file is private to the collection: it may change without notice.
 
-"""Nobody is connected to some ports of this host, from what the kernel tells in /proc/net. None is closed."""
+"""Waits until there are no connections to some ports of this host, as /proc/net lists them. None is closed."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Step(Kind):
     }
 
     checks: t.ClassVar = {"ignore_from": check.networks, "ports": check.ports}
-    # Where the kernel tells them.
+    # Where the kernel lists them.
     folder = "/proc/net"
 
     def look(self) -> Look:
@@ -96,6 +96,6 @@ class Step(Kind):
             if name == "tcp6":
                 # A kernel without IPv6.
                 return ""
-            raise EventsError(f"{self.folder}/{name} is not there: only Linux tells its connections so.") from exc
+            raise EventsError(f"{self.folder}/{name} does not exist: only Linux lists connections there.") from exc
         except OSError as exc:
             raise EventsError(f"{self.folder}/{name} cannot be read: {exc.strerror}.") from exc

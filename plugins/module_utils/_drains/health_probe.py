@@ -191,7 +191,7 @@ class Step(Kind):
         return f"{message}, for {self._lasting:g} s"
 
     def _is_out(self) -> bool | None:
-        """By the marker; None if only the health URL can tell."""
+        """By the marker; None without one: then only the health URL shows it."""
         marker = self.params["marker"]
         return os.path.lexists(marker) == self._marker_is_there_when(True) if marker else None
 

@@ -42,7 +42,7 @@ def node_in(document: str, name: str) -> Seen:
         raise EventsError(f"The cluster has no node {clean(name, 80)}; its nodes are: {known}.")
     resources = node.get("resources_running") or "0"
     if not resources.isdecimal() or len(resources) > 9:
-        raise EventsError(f"crm_mon does not tell the number of resources of the node {clean(name, 80)}.")
+        raise EventsError(f"crm_mon does not show the number of resources of the node {clean(name, 80)}.")
     return Seen(node.get("online") == "true", node.get("standby") == "true", int(resources))
 
 

@@ -96,7 +96,7 @@ class Step(Kind):
         mine, others = self.members()
         if mine.leads and not others:
             raise EventsError(f"{mine.shown} leads and there is no other member to take over.")
-        # Members tell of themselves every few seconds: one that has just come back may still be said to be stopped.
+        # Members report their state every few seconds: one that has just come back may still be shown as stopped.
         patience.until(self._can_leave, pause=1.0)
         mine, _others = self.members()
         if mine.leads:
@@ -114,9 +114,9 @@ class Step(Kind):
 
     def _can_leave(self) -> Proof:
         mine, others = self.members()
-        told = clean(", ".join(f"{member.shown} is {clean(member.state, 40)}" for member in others), 300)
+        states = clean(", ".join(f"{member.shown} is {clean(member.state, 40)}" for member in others), 300)
         fit = self._name is not None and any(member.is_healthy for member in others)
-        return Proof(not mine.leads or fit, f"{mine.shown} leads and no other member is fit to take over: {told}")
+        return Proof(not mine.leads or fit, f"{mine.shown} leads and no other member is fit to take over: {states}")
 
     def _follows(self) -> Proof:
         mine, others = self.members()
@@ -132,18 +132,18 @@ class Step(Kind):
     def members(self) -> tuple[Member, list[Member]]:
         """This host's member, and the others, as this one sees them."""
         # 200 is the lock of the leader: who has it leads, even while PostgreSQL is not promoted yet.
-        locked, own = self._read("/leader")
+        locked, mine = self._read("/leader")
         _status, document = self._read("/cluster")
-        told = document.get("members", [])
-        if not isinstance(told, list) or not all(isinstance(each, dict) for each in told):
+        entries = document.get("members", [])
+        if not isinstance(entries, list) or not all(isinstance(each, dict) for each in entries):
             raise EventsError(f"Patroni at {self._shown}/cluster answers with something else than a list of members.")
-        members = [Member(str(each.get("name")), str(each.get("role")), str(each.get("state"))) for each in told]
-        role, state = "leader" if locked == 200 else str(own.get("role")), str(own.get("state"))
-        patroni = own.get("patroni")
+        members = [Member(str(each.get("name")), str(each.get("role")), str(each.get("state"))) for each in entries]
+        role, state = "leader" if locked == 200 else str(mine.get("role")), str(mine.get("state"))
+        patroni = mine.get("patroni")
         name = patroni.get("name") if isinstance(patroni, dict) else None
         self._name = str(name) if name else self._name
         if self._name is None and role in LEADERS:
-            # Patroni before 3.1 does not tell its own name, but there is only one leader.
+            # Patroni before 3.1 does not say which member it is, but there is only one leader.
             self._name = next((member.name for member in members if member.leads), None)
         others = [member for member in members if member.name != self._name]
         return Member(self._name or "this member", role, state), others
@@ -161,11 +161,11 @@ class Step(Kind):
 
     def _ask(self, path: str, timeout: float, request: Json | None = None) -> Answer:
         """Read, or with a request change something: only that needs the password."""
-        given, headers = self.params, {"Accept": "application/json"}
-        how: Json = {"verify": given["validate_certs"], "ca_file": given["ca_file"], "largest": LARGEST_ANSWER}
+        params, headers = self.params, {"Accept": "application/json"}
+        how: Json = {"verify": params["validate_certs"], "ca_file": params["ca_file"], "largest": LARGEST_ANSWER}
         if request is not None:
             headers["Content-Type"] = "application/json"
-            login = Login(given["username"], given.get("password"))
+            login = Login(params["username"], params.get("password"))
             how.update(method="POST", body=json.dumps(request).encode(), login=login)
         try:
             return ask(self._url + path, timeout, headers=headers, **how)

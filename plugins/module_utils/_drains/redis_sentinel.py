@@ -4,11 +4,11 @@
 
 # This file is private to the collection: it may change without notice.
 
-"""Another Redis server is the master, by the Sentinels that watch it. Both are spoken to in their own protocol.
+"""The Sentinels make another Redis server the master, by the protocol of Redis.
 
-Until another server is the master, this one takes no writes, for 10 seconds at most, and then follows it at once. A
-Sentinel alone would tell it some ten seconds later, and what it acknowledges in that time would be lost. This needs
-Redis 6.2 and a user that may CLIENT, REPLICAOF and CONFIG REWRITE; without, the Sentinel does it.
+Until that is done, this server takes no writes, for 10 seconds at most, and then follows the new master at once. A
+Sentinel alone would reconfigure it some ten seconds later, and writes that it acknowledges in that time would be lost.
+This needs Redis 6.2 and a user that may CLIENT, REPLICAOF and CONFIG REWRITE; without them, the Sentinel does it.
 """
 
 from __future__ import annotations
@@ -31,10 +31,11 @@ LONGEST_PAUSE = 10.0
 LONGEST_LAG = 5.0
 # More digits than any number in this protocol has.
 LONGEST_NUMBER = 20
+DEEPEST = 8
 
 
 class Refusal(EventsError):
-    """An error that the server itself gave."""
+    """The server answered with an error."""
 
 
 class Place(t.NamedTuple):
@@ -46,7 +47,7 @@ class Place(t.NamedTuple):
 
 
 def ask(place: Place, login: Login, timeout: float, *words: str) -> Reply:
-    """One command on a connection of its own; passwords never become part of a message."""
+    """One command on a new connection; passwords never become part of a message."""
     try:
         with connect(place, Budget(LARGEST_REPLY, timeout)) as connection:
             stream = connection.makefile("rb")
@@ -59,9 +60,9 @@ def ask(place: Place, login: Login, timeout: float, *words: str) -> Reply:
     except (NoAnswer, EOFError, ValueError) as exc:
         raise EventsError(f"{place} does not answer as Redis would: {clean(exc, 200)}.") from exc
     except Refusal as exc:
-        # A server that does not know AUTH repeats what it was told.
-        said = exc.message.replace(login.password, "…") if login.password else exc.message
-        raise Refusal(f"{place} refuses {words[0]}: {clean(said, 200)}") from None
+        # A server that does not know AUTH repeats what it was sent.
+        message = exc.message.replace(login.password, "…") if login.password else exc.message
+        raise Refusal(f"{place} refuses {words[0]}: {clean(message, 200)}") from None
 
 
 def encoded(words: t.Sequence[str]) -> bytes:
@@ -71,14 +72,14 @@ def encoded(words: t.Sequence[str]) -> bytes:
 
 def decoded(stream: t.BinaryIO, depth: int = 0) -> Reply:
     line = stream.readline(LARGEST_REPLY)
-    if not line.endswith(b"\r\n") or depth > 8:
-        raise EOFError("the answer is cut off" if depth <= 8 else "the answer is nested too deeply")
+    if not line.endswith(b"\r\n"):
+        raise EOFError("the answer is cut off")
     kind, rest = line[:1], line[1:-2].decode("utf-8", "replace")
     if kind == b"+":
         return rest
     if kind == b"-":
         raise Refusal(rest)
-    if kind not in (b":", b"$", b"*") or len(rest) > LONGEST_NUMBER:
+    if kind not in (b":", b"$", b"*") or len(rest) > LONGEST_NUMBER or depth > DEEPEST:
         raise ValueError("the answer is not in its protocol")
     number = int(rest)
     if kind == b":":
@@ -109,25 +110,21 @@ class Role(t.NamedTuple):
         return f"replica, its link to the master is {clean(self.link, 40) or 'unknown'}"
 
 
-def role_in(reply: Reply) -> Role:
-    """What ROLE answers. Raises ValueError if it is something else."""
-    if not isinstance(reply, list) or not reply or reply[0] not in ("master", "slave"):
-        raise ValueError("does not tell whether it is a master or a replica")
-    if reply[0] == "slave":
-        return Role("replica", str(reply[3]) if len(reply) > 3 else "")
-    if len(reply) < 3 or not isinstance(reply[2], list) or not all(map(_is_replica, reply[2])):
-        raise ValueError("does not tell its replicas")
-    return Role("master", "", _number(reply[1]), [_number(offset) for _host, _port, offset in reply[2]])
-
-
-def _is_replica(entry: t.Any) -> bool:
-    return isinstance(entry, list) and len(entry) == 3
+def role_in(reply: t.Any) -> Role:
+    """What ROLE answers. Raises ValueError or TypeError if it is something else."""
+    name, *more = reply
+    if name == "slave":
+        return Role("replica", str(more[2]) if len(more) > 2 else "")
+    if name == "master":
+        written, replicas = more
+        return Role("master", "", _number(written), [_number(offset) for _host, _port, offset in replicas])
+    raise ValueError(name)
 
 
 def _number(value: t.Any) -> int:
     if isinstance(value, int) or (isinstance(value, str) and len(value) <= LONGEST_NUMBER):
         return int(value)
-    raise ValueError("tells something else where a number should be")
+    raise ValueError(value)
 
 
 class Step(Kind):
@@ -188,21 +185,21 @@ class Step(Kind):
         reply = ask(self._place, self._login, self.tools.patience.request_timeout(), "ROLE")
         try:
             return role_in(reply)
-        except ValueError as exc:
-            raise EventsError(f"{self._place} answers ROLE, but {clean(exc, 200)}.") from exc
+        except (ValueError, TypeError) as exc:
+            raise EventsError(f"{self._place} does not answer ROLE as Redis would.") from exc
 
     def _hand_over(self) -> None:
-        """A Sentinel tells the old master some ten seconds late, and what it acknowledges until then would be lost."""
-        self._tell(["CLIENT", "PAUSE", str(int(min(LONGEST_PAUSE, self.tools.patience.left) * 1000)), "WRITE"])
+        """Pause writes, have a Sentinel fail over, and follow the new master at once: see the top of this file."""
+        self._try(["CLIENT", "PAUSE", str(int(min(LONGEST_PAUSE, self.tools.patience.left) * 1000)), "WRITE"])
         try:
             self._let_replicas_catch_up()
             failing_over = self._fail_over()
             if failing_over:
                 successor = self._successor(*failing_over)
                 follow = ["REPLICAOF", successor.host, str(successor.port)]
-                self._tell(follow, ["CLIENT", "KILL", "TYPE", "normal"], ["CONFIG", "REWRITE"])
+                self._try(follow, ["CLIENT", "KILL", "TYPE", "normal"], ["CONFIG", "REWRITE"])
         finally:
-            self._tell(["CLIENT", "UNPAUSE"])
+            self._try(["CLIENT", "UNPAUSE"])
 
     def _let_replicas_catch_up(self) -> None:
         """All of them if they can, since the Sentinel chooses; one at least."""
@@ -222,15 +219,15 @@ class Step(Kind):
             if all(behind):
                 raise EventsError(f"{self._place} is the master, and all of its replicas lag behind.") from None
 
-    def _tell(self, *commands: t.Sequence[str]) -> None:
-        """Where this server is too old for it or the user may not, the Sentinels do it in their time."""
+    def _try(self, *commands: t.Sequence[str]) -> None:
+        """Where this server is too old for it, or the user is not allowed to, the Sentinels do it later."""
         with contextlib.suppress(EventsError):
             for words in commands:
                 ask(self._place, self._login, self.tools.patience.request_timeout(), *words)
 
     def _fail_over(self) -> tuple[Place, Place] | None:
         """The Sentinel that does it, and what it called the master; any can, and one that already does is as good."""
-        complaints = []
+        failures = []
         for sentinel in (Place(each["host"], each["port"]) for each in self.params["sentinels"]):
             try:
                 before = self._named_master(sentinel)
@@ -238,12 +235,12 @@ class Step(Kind):
             except Refusal as exc:
                 if "INPROG" in exc.message:
                     return None
-                complaints.append(exc.message)
+                failures.append(exc.message)
             except EventsError as exc:
-                complaints.append(exc.message)
+                failures.append(exc.message)
             else:
                 return sentinel, before
-        raise EventsError(f"No Sentinel fails over {clean(self._master, 80)}: {'; '.join(complaints)}")
+        raise EventsError(f"No Sentinel fails over {clean(self._master, 80)}: {'; '.join(failures)}")
 
     def _named_master(self, sentinel: Place) -> Place:
         reply = self._ask_sentinel(sentinel, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._master)
@@ -252,7 +249,7 @@ class Step(Kind):
         try:
             return Place(str(reply[0]), _number(reply[1]))
         except ValueError as exc:
-            raise EventsError(f"{sentinel} does not tell the port of the master.") from exc
+            raise EventsError(f"{sentinel} does not name the port of the master.") from exc
 
     def _successor(self, sentinel: Place, before: Place) -> Place:
         """The new master, as soon as the Sentinel names it: it has been promoted by then."""

@@ -20,7 +20,7 @@ from .._patience import Proof
 from .._text import clean, quoted
 
 RUNNING, STARTING, STOPPING, STOPPED = "running", "starting", "stopping", "stopped"
-# What a service may take to show its new state after its manager has said that it is done.
+# How long a service may take to show its new state after systemctl or service has ended.
 SETTLES_WITHIN = 10.0
 # How init scripts say that there is no such service.
 UNKNOWN = re.compile(r"unrecogni[sz]ed service|service .*does not exist|could not be found|init\.d/.*: No such file")
@@ -103,7 +103,7 @@ class Step(Kind):
         ran = self._run(name, "is-active", seconds)
         state = SYSTEMD_STATES.get(ran.out.strip())
         if state is None:
-            raise _untold("systemctl", name, ran)
+            raise _no_state("systemctl", name, ran)
         if state == STOPPED:
             known = self.tools.run(["systemctl", "show", "--property=LoadState", "--", name], seconds)
             if "LoadState=not-found" in known.out:
@@ -114,12 +114,12 @@ class Step(Kind):
         ran = self._run(name, "status", self.tools.patience.request_timeout(30))
         if ran.code == 0:
             return RUNNING
-        said = f"{ran.out}\n{ran.err}"
-        if UNKNOWN.search(said):
+        output = f"{ran.out}\n{ran.err}"
+        if UNKNOWN.search(output):
             raise _no_service(name)
         # 1 to 3 are the ways of not running; 4 is "unknown". A script that knows no status prints its usage.
-        if not 1 <= ran.code <= 3 or "usage:" in said.lower():
-            raise _untold("service", name, ran)
+        if not 1 <= ran.code <= 3 or "usage:" in output.lower():
+            raise _no_state("service", name, ran)
         return STOPPED
 
     def _bring(self, names: t.Sequence[str], state: str) -> None:
@@ -147,8 +147,8 @@ def _no_service(name: str) -> EventsError:
     return EventsError(f"There is no service {clean(name, 80)} on this host. Correct the step's services.")
 
 
-def _untold(program: str, name: str, ran: Ran) -> EventsError:
-    return EventsError(f"{program} does not tell the state of the service {clean(name, 80)}: {ran.message}")
+def _no_state(program: str, name: str, ran: Ran) -> EventsError:
+    return EventsError(f"{program} does not show the state of the service {clean(name, 80)}: {ran.message}")
 
 
 # Windows takes blanks in them; a name with * or ? would be a pattern.

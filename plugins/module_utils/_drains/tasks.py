@@ -4,7 +4,7 @@
 
 # This file is private to the collection: it may change without notice.
 
-"""Task files of the user's own. The controller takes the step."""
+"""Task files of the user. The controller takes the step."""
 
 from __future__ import annotations
 

@@ -114,11 +114,11 @@ def test_a_socket_that_is_not_there_is_said(tmp_path: Path) -> None:
 STATE = "1\n# be_name srv_name srv_admin_state\nweb web1 {}"
 STAT = "# pxname,svname,qcur,scur\nweb,web1,{}"
 NONSENSE: dict[str, tuple[dict[str, t.Any], str]] = {
-    "text for a state": ({"servers": STATE.format("many")}, "tells 'many' where the state of web/web1 should be"),
-    "no state": ({"servers": STATE.format("")}, "tells 'None' where the state"),
+    "text for a state": ({"servers": STATE.format("many")}, "shows 'many' where the state of web/web1 should be"),
+    "no state": ({"servers": STATE.format("")}, "shows 'None' where the state"),
     "a state as long as a book": ({"servers": STATE.format("9" * 9999)}, "where the state"),
-    "text for sessions": ({"stat": STAT.format("0,lots")}, "tells 'lots' where the sessions of web/web1 should be"),
-    "text for a queue": ({"stat": STAT.format("-1,0")}, "tells '-1' where the queue"),
+    "text for sessions": ({"stat": STAT.format("0,lots")}, "shows 'lots' where the sessions of web/web1 should be"),
+    "text for a queue": ({"stat": STAT.format("-1,0")}, "shows '-1' where the queue"),
     "no sessions": ({"stat": "# pxname,svname\nweb,web1"}, "where the sessions"),
     "no statistics": ({"stat": ""}, "has no statistics of web/web1"),
     "a column as long as a book": ({"stat": STAT.format("9" * 200_000)}, "(?:where the queue|cannot be read)"),

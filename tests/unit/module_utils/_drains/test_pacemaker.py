@@ -103,8 +103,8 @@ def test_a_tool_that_fails_is_said() -> None:
         ("{}", "did not print XML"),
         ("<crm_mon/>", "has no node db1; its nodes are: none"),
         ('<c><nodes><node name="a\u202e"/><node/></nodes></c>', r"its nodes are: a\? and None"),
-        ('<c><nodes><node name="db1" resources_running="many"/></nodes></c>', "does not tell the number of resources"),
-        ('<c><nodes><node name="db1" resources_running="-1"/></nodes></c>', "does not tell the number of resources"),
+        ('<c><nodes><node name="db1" resources_running="many"/></nodes></c>', "does not show the number of resources"),
+        ('<c><nodes><node name="db1" resources_running="-1"/></nodes></c>', "does not show the number of resources"),
     ],
 )
 def test_nonsense_of_crm_mon_is_said(document: str, words: str) -> None:

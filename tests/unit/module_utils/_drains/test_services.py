@@ -180,7 +180,7 @@ def test_a_manager_that_refuses_is_said(use: str) -> None:
 )
 def test_a_state_that_is_not_told_is_not_taken_for_stopped(use: str, ran: Ran) -> None:
     given = options_of(Step, services=["web"], use=use)
-    with pytest.raises(EventsError, match="does not tell the state of the service web"):
+    with pytest.raises(EventsError, match="does not show the state of the service web"):
         Step(given, tools(run=Programs(lambda argv: ran))).look()
 
 
