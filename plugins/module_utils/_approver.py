@@ -4,7 +4,7 @@
 
 # This file is private to the collection: it may change without notice.
 
-"""Approving: which of the named events may be posted, and what became of them."""
+"""Approving: which of the events may be posted, and what became of them."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ READ_EVERY = 1.0
 
 
 class RefusedByService(EventsError):
-    """The service itself has refused the request: it would be refused from everybody."""
+    """The service has refused the request. It would refuse it from every VM."""
 
 
 BeforePost = t.Callable[[t.List[str]], None]
 
 
 class Expected(t.NamedTuple):
-    """What has to be so, or an event is left alone; None asks for nothing."""
+    """What an event has to be to be approved. None means anything."""
 
-    # The name of this VM, which has to be the event's leader.
+    # The name of the event's leader.
     leader: str | None = None
-    # Nobody beyond these may be affected.
+    # The event may affect no other VMs than these.
     resources: t.Collection[str] | None = None
     event_type: str | None = None
 
 
 class Approval:
-    """What became of each id; it is in at most one of the lists, spelled as in the document if it is there."""
+    """What became of each id. Each is in at most one of the lists, spelled as in the document."""
 
     def __init__(self) -> None:
         self.approved: list[str] = []
@@ -45,7 +45,7 @@ class Approval:
         self.missing: list[str] = []
         self.not_leader: list[str] = []
         self.unexpected: list[str] = []
-        # Posted once, and nobody knows yet whether it was taken; only with repost=False.
+        # Posted once, and not confirmed yet; only with repost=False.
         self.unconfirmed: list[str] = []
         # Why each of the unexpected was not approved.
         self.refusals: list[str] = []
@@ -58,7 +58,7 @@ class Approval:
         return dict({field: getattr(self, field) for field in fields}, changed=bool(self.approved))
 
     def diff(self) -> dict[str, t.Any]:
-        """The approved events before, and as they were seen, or in check mode would be seen, after."""
+        """The approved events before and after. In check mode they are taken for Started after."""
         before = dict.fromkeys(self.approved, SCHEDULED)
         return {"before": before, "after": {event_id: self.statuses.get(event_id, STARTED) for event_id in before}}
 
@@ -124,7 +124,7 @@ class _Attempt:
         return self.approval
 
     def _sort(self, document: Document, wanted: t.Sequence[str], refused: str = "was not approved") -> list[str]:
-        """Put every wanted id into its list; what is left may be posted."""
+        """Put each id into its list. Returns those that may be posted."""
         approval, pending = self.approval, []
         for event_id in wanted:
             entries = [event for event in document.events if same_id(event["event_id"]) == same_id(event_id)]
@@ -143,7 +143,7 @@ class _Attempt:
         return pending
 
     def _after_refusal(self, posted: t.Sequence[str], refusal: Refused) -> None:
-        """The service has answered that it does not take the POST: it is not sent again, whatever the document says."""
+        """The service has refused the POST, so it is not sent again, whatever the document shows."""
         try:
             document = self.service.read().document
         except EventsError as exc:
@@ -159,7 +159,7 @@ class _Attempt:
             ) from refusal
 
     def _watch(self, posted: t.Sequence[str], failure: PassingFailure) -> tuple[Document, list[str]]:
-        """Read until the document shows that the POST was taken, or has not shown it for long enough."""
+        """Read until the document shows that the POST was accepted, or UNCONFIRMED_FOR is over."""
         clock = self.service.client.clock
         end = clock.monotonic() + UNCONFIRMED_FOR
         still = list(posted)
@@ -179,7 +179,7 @@ class _Attempt:
     def _sort_unconfirmed(self, document: Document, posted: t.Sequence[str]) -> list[str]:
         approval, before = self.approval, len(self.approval.already_started)
         still = self._sort(document, posted, "was posted without an answer and is not posted again")
-        # Nobody refused our POST, and the event has started: count it as ours rather than lose a change.
+        # The POST was not refused and the event has started, so it counts as approved by this task.
         confirmed = approval.already_started[before:]
         del approval.already_started[before:]
         approval.approved.extend(confirmed)
@@ -206,7 +206,7 @@ class _Attempt:
         )
 
     def _verify(self) -> None:
-        """What became of the approved events; Azure may take its time, so none of it takes the approval back."""
+        """Note the status of the approved events. They stay approved: Azure may not start them at once."""
         try:
             document = self.service.read().document
         except EventsError as exc:
@@ -232,7 +232,7 @@ def _leads(name: str, event: Event) -> bool:
 
 
 def _why_unexpected(expected: Expected, event: Event) -> str:
-    """Azure may change an event, or name more VMs in it, while the hosts get ready for what it was."""
+    """Azure may change an event, or add VMs to it, while the hosts get ready."""
     if event["event_status"] != SCHEDULED:
         return f"its status is {quoted(event['event_status'])}, which is not known; only Scheduled can be approved"
     if expected.event_type is not None and event["event_type"].lower() != expected.event_type.strip().lower():

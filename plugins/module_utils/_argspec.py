@@ -41,7 +41,7 @@ def run(
     work: t.Callable[[AnsibleModule, Service], dict[str, t.Any]],
     transport: Sender | None = None,
 ) -> None:
-    """Do the work with the service that the options name, and end the module with its result."""
+    """Do the work with the service that the options describe, and end the module with its result."""
     if transport is None:
         from ._requests_transport import REQUESTS_ERROR
 

@@ -4,7 +4,7 @@
 
 # This file is private to the collection: it may change without notice.
 
-"""Checks of what an operator wrote. Each says where it stands and what is allowed there."""
+"""Checks of what an operator wrote. Each error names the setting and what is allowed for it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 from ._text import clean, quoted
 
-# Three years: longer than any notice, and far from where dates end.
+# Three years: longer than any notice, and small enough for dates.
 LONGEST_SECONDS = 100_000_000
 # What Ansible takes for true and false.
 YES = ("true", "yes", "on", "y", "t", "1")
@@ -21,7 +21,7 @@ NO = ("false", "no", "off", "n", "f", "0")
 
 
 class WrongSetting(ValueError):
-    """What the operator or the playbook handed over cannot be used."""
+    """A setting of the operator or the playbook cannot be used."""
 
 
 def refuse(where: str, wanted: str, value: t.Any) -> WrongSetting:
@@ -47,12 +47,9 @@ def sequence(value: t.Any, where: str) -> t.Sequence[t.Any]:
 def names(value: t.Any, where: str) -> tuple[str, ...]:
     """One name or a list of them."""
     several = (value,) if isinstance(value, str) else value
-    if not isinstance(several, (list, tuple)) or not several:
-        raise refuse(where, "a name or a list of names", value)
-    for name in several:
-        if not isinstance(name, str) or not name:
-            raise refuse(where, "a name or a list of names", value)
-    return tuple(several)
+    if isinstance(several, (list, tuple)) and several and all(isinstance(name, str) and name for name in several):
+        return tuple(several)
+    raise refuse(where, "a name or a list of names", value)
 
 
 def text(value: t.Any, where: str) -> str:
@@ -70,10 +67,10 @@ def choice(value: t.Any, where: str, allowed: t.Sequence[str]) -> str:
 def boolean(value: t.Any, where: str) -> bool:
     if isinstance(value, bool):
         return value
-    said = str(value).strip().lower() if isinstance(value, (str, int)) else ""
-    if said not in (*YES, *NO):
+    word = str(value).strip().lower() if isinstance(value, (str, int)) else ""
+    if word not in (*YES, *NO):
         raise refuse(where, "true or false", value)
-    return said in YES
+    return word in YES
 
 
 def is_number(value: t.Any) -> t.TypeGuard[int]:
@@ -81,7 +78,7 @@ def is_number(value: t.Any) -> t.TypeGuard[int]:
 
 
 def number(value: t.Any, where: str, wanted: str = "a whole number of seconds") -> int:
-    """A whole number that is not negative; as text, too, since that is what the command line gives."""
+    """A whole number that is not negative; also as text, as the command line gives it."""
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 10:
         value = int(value)
     if not is_number(value) or not 0 <= value <= LONGEST_SECONDS:

@@ -4,7 +4,7 @@
 
 # This file is private to the collection: it may change without notice.
 
-"""Knows HTTP and nothing of events: which answers are final, which failures pass, and when to ask again."""
+"""HTTP without events: which answers are final, which failures are retried, and when."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Limits(t.NamedTuple):
 
 
 class Client:
-    """Asks the first of its endpoints that takes a connection, and stays with it."""
+    """Uses the first of its endpoints that takes a connection."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Client:
         self._fallbacks = fallbacks
 
     def deadline(self) -> float:
-        """When a request that begins now has to be over, with all its retries."""
+        """Until when a request that begins now may last, with all its retries."""
         return self.clock.monotonic() + self.limits.connect_timeout + self.limits.read_timeout
 
     def fetch(
@@ -69,7 +69,7 @@ class Client:
         headers: t.Mapping[str, str] | None = None,
         deadline: float | None = None,
     ) -> Result:
-        """GET, again and again while the failure may pass, the retries allow it and the time lasts."""
+        """GET, with retries after failures that may pass, until the deadline."""
         begin = self.clock.monotonic()
         deadline = self.deadline() if deadline is None else deadline
         tries = 0
@@ -112,7 +112,7 @@ class Client:
             raise
 
     def post(self, path: str, query: t.Mapping[str, str], content: t.Mapping[str, t.Any]) -> Reply:
-        """POST once; whether it is sent again is for the caller to decide, after reading what became of it."""
+        """POST once. The caller decides whether it is sent again, after reading the document."""
         headers, body = {"Content-Type": "application/json"}, json.dumps(content).encode()
         return self._send(Request("POST", self.endpoint, path, query, headers, body), self.deadline())
 

@@ -6,8 +6,8 @@
 
 """Connections that are bounded in time and in size.
 
-The deadline is for all of it, from looking up the name to the last byte: who sends one byte at a time cannot exceed it,
-as they could with a plain socket's timeout.
+The deadline covers everything from looking up the name to the last byte. The timeout of a plain socket would start
+again with every byte.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from ._text import clean
 
 # A path is a Unix socket.
 Address = t.Union[str, t.Tuple[str, int]]
-# A socket takes no timeout that is much longer.
+# In seconds; the operating system does not take much longer timeouts.
 LONGEST_WAIT = 3600.0
 
 
 class NoAnswer(EventsError):
-    """There is no usable answer. The message is only the reason, for a sentence of the caller's."""
+    """There is no usable answer. The message is only the reason: the caller makes a sentence of it."""
 
     def __init__(self, message: str, late: bool = False) -> None:
         super().__init__(message)
@@ -67,7 +67,7 @@ class Budget:
             return exc
         if isinstance(exc, socket.timeout):
             return self._late()
-        # The text of a certificate's error says more than its strerror.
+        # The text of an error about a certificate says more than its strerror.
         text = None if isinstance(exc, ssl.SSLError) else getattr(exc, "strerror", None)
         return NoAnswer(clean(text or str(exc) or type(exc).__name__, 200))
 
@@ -132,11 +132,11 @@ def _connected(address: Address, limit: Budget) -> BoundedSocket:
     for number, (family, kind, protocol, _name, place) in enumerate(places):
         connection = BoundedSocket(family, kind, protocol)
         try:
-            # An address where nothing answers leaves time for the others.
+            # Each address gets its part of the time, so that one where nothing answers leaves some for the others.
             connection.settimeout(limit.left() / (len(places) - number))
             connection.connect(place)
             if family != socket.AF_UNIX:
-                # A body is sent after its headers, and must not wait until these are acknowledged.
+                # The body is sent after the headers, and must not wait until these are acknowledged.
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             return connection
         except OSError as exc:
@@ -152,7 +152,7 @@ def _looked_up(address: tuple[str, int], limit: Budget) -> list[t.Any]:
     """The addresses of a name. A name server may take longer than there is time, and cannot be interrupted."""
     host, port = address
     if not 0 < port < 65536:
-        # What looks up addresses would take another port instead.
+        # getaddrinfo would use another port instead.
         raise ValueError("its port has to be 1 to 65535")
     try:
         return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)

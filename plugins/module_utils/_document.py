@@ -23,9 +23,9 @@ SCHEDULED = "Scheduled"
 STARTED = "Started"
 UNKNOWN = "Unknown"
 
-# Seven digits after the second and a missing zone both occur, which datetime.fromisoformat() does not take everywhere.
+# Seven decimals and a missing time zone both occur; datetime.fromisoformat() does not accept these in old Pythons.
 _ISO_8601 = r"(\d{4})-(\d\d)-(\d\d)[Tt ](\d\d):(\d\d):(\d\d)(?:\.\d+)?\s*(?:[Zz]|([+-])(\d\d):?(\d\d))?"
-# "Mon, 19 Sep 2016 18:29:47 GMT"; the weekday is not looked at, documented examples have the wrong one.
+# "Mon, 19 Sep 2016 18:29:47 GMT". The weekday is ignored: documented examples have a wrong one.
 _RFC_1123 = r"(?:[A-Za-z]+,\s*)?\d{1,2}[ -][A-Za-z]{3}[ -]\d{4} \d\d:\d\d:\d\d(?: \S+)?"
 
 
@@ -48,7 +48,7 @@ class Event(t.TypedDict):
     leader: str | None
 
 
-# What is returned, admitted from hosts, planned and reported: the fields of an event are listed nowhere else.
+# The only list of an event's fields: modules, controller and reports use this one.
 EVENT_FIELDS = {name: getattr(kind, "__forward_arg__", str(kind)) for name, kind in Event.__annotations__.items()}
 
 
@@ -75,7 +75,7 @@ def load_json(body: bytes) -> t.Any:
 
 
 def parse(body: bytes) -> Document:
-    """Turn the service's answer into a document; the fields that depend on who asks and when stay empty."""
+    """Parse the service's answer. The fields that depend on the VM and the time stay empty: see `seen_by`."""
     if not body.strip():
         raise BrokenDocument("it is empty")
     content = load_json(body)
@@ -123,7 +123,7 @@ def _parse_event(number: int, entry: t.Any, oddities: list[str]) -> Event:
     if event_type not in KNOWN_TYPES:
         oddities.append(f"{label} has the unknown type {event_type!r}.")
     status = _text(entry, "EventStatus") or UNKNOWN
-    # In any case of letters: nothing that has started may pass for something else.
+    # Upper and lower case are the same: an event that has started has to be recognised.
     status = next((known for known in (SCHEDULED, STARTED) if known.lower() == status.strip().lower()), status)
     if status not in (SCHEDULED, STARTED):
         oddities.append(f"{label} has the unknown status {status!r}.")
@@ -200,7 +200,7 @@ def parse_time(text: str) -> datetime | None:
 
 
 def same_id(event_id: str) -> str:
-    """The form in which two spellings of an EventId compare equal."""
+    """The form in which EventIds are compared: without case."""
     return event_id.strip().lower()
 
 
@@ -210,7 +210,7 @@ def plain_name(name: str) -> str:
 
 
 def same_name(name: str) -> str:
-    """The form in which two spellings of an Azure name compare equal: Azure does not distinguish case."""
+    """The form in which Azure names are compared: without case."""
     return plain_name(name).lower()
 
 
@@ -249,6 +249,6 @@ def matching(events: t.Iterable[Event], filters: Filters) -> list[Event]:
 
 
 def fingerprint(events: t.Iterable[Event]) -> str:
-    """Equal for equal events, whatever the time at which they are looked at and their order."""
+    """Equal for equal events, whatever their order and the time."""
     lasting = sorted(json.dumps(dict(event, seconds_left=None), sort_keys=True) for event in events)
     return hashlib.sha256("\n".join(lasting).encode()).hexdigest()

@@ -4,7 +4,7 @@
 
 # This file is private to the collection: it may change without notice.
 
-"""Where the metadata service is: an endpoint that was given, the address in every VNet, or the one from DHCP."""
+"""Where the metadata service is: the endpoint of the options, the address in every VNet, or the one from DHCP."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ VNET_ENDPOINT = "http://169.254.169.254"
 
 
 def checked(endpoint: str) -> str:
-    """The endpoint as the client uses it, or a message that says what is wrong with it."""
+    """The endpoint as the client uses it. Raises WrongOption with what is wrong with it."""
     try:
         parts = urlsplit(endpoint.strip())
         port, host = parts.port, parts.hostname or ""
@@ -45,7 +45,7 @@ def _wrong(endpoint: str, why: str) -> WrongOption:
 
 
 def lease_endpoints() -> list[str]:
-    """The endpoints from DHCP. Rarely needed, so that it is loaded when it is."""
+    """The endpoints from DHCP. The code is loaded only when they are needed."""
     from . import _leases
 
     return _leases.lease_endpoints()

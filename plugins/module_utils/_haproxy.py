@@ -70,7 +70,7 @@ class Server:
         return Seen(self._admin_state(), self._sessions())
 
     def set_state(self, state: str) -> None:
-        """HAProxy answers only if it did not do it."""
+        """HAProxy answers only if it has not done it."""
         answer = self._command(f"set server {self.name} state {state}")
         if answer:
             refusal = sentence(f"{self._shown} did not set {self.name} to {state}: {_first_line(answer)}")

@@ -4,7 +4,7 @@
 
 # This file is private to the collection: it may change without notice.
 
-"""`graceful_health`: what has to be well on the host before traffic returns."""
+"""`graceful_health`: checks that have to pass on the host before traffic returns."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ RULES: t.Mapping[str, t.Any] = {
 
 
 def mistake(options: Options) -> str:
-    """What is wrong with options that fit the argument spec, in words; empty if nothing is."""
+    """What is wrong with options that match the argument spec; empty if nothing is."""
     return option_check.first(
         option_check.port("port", options["port"]),
         option_check.http_url("url", options["url"]),
@@ -60,7 +60,7 @@ def mistake(options: Options) -> str:
 def check(
     items: t.Sequence[Options], clock: Clock, run: Runner, progress: t.Callable[[str], None] | None = None
 ) -> None:
-    """Wait for each item to be well, or say which one is not in time. An option that is a secret may be missing."""
+    """Wait until each check passes. Raises Late for the first that does not. A secret may be missing in the options."""
     for item in items:
         name, look = _look_of(item, run)
         patience = Patience(item["timeout"], clock, progress)

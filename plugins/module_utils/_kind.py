@@ -104,9 +104,9 @@ class Kind:
     platforms: t.ClassVar[tuple[str, ...]] = (LINUX, WINDOWS)
     # Undone only after the health checks have passed.
     carries_traffic = False
-    # The controller takes the step: it reaches beyond the host.
+    # The controller takes the step, since it needs more than this host.
     by_controller = False
-    # How it was before has to be looked up by the controller, too.
+    # The controller also has to look up how it was before.
     looks_first = False
 
     def __init__(self, params: Options, tools: Tools) -> None:
@@ -116,17 +116,17 @@ class Kind:
 
     @classmethod
     def mistake(cls, options: Options) -> str:
-        """What is wrong with options that fit the argument spec, in words; empty if nothing is."""
+        """What is wrong with options that match the argument spec; empty if nothing is."""
         return next(filter(None, (check(name, options[name]) for name, check in cls.checks.items())), "")
 
     @classmethod
     def mistake_on(cls, platform: str, options: Options) -> str:
-        """The same, for what only counts on hosts of that platform, such as how a path begins."""
+        """The same, for what depends on the platform, such as how a path begins."""
         return ""
 
     @classmethod
     def merged(cls, options: Options, before: Json, now: Json) -> Json:
-        """How it was before anything was done: what an earlier, interrupted attempt has seen goes first."""
+        """How it was before the step: what the first attempt saw, unless options have changed since."""
         return before
 
     def look(self) -> Look:
@@ -138,7 +138,7 @@ class Kind:
         raise EventsError(NOT_HERE)
 
     def undo(self, record: StepRecord) -> str:
-        """Put back what was drained or lost, and say it when that is verified. It may be called again, too."""
+        """Put back what was drained or lost, and return a message when that is verified. It may be called again."""
         raise EventsError(NOT_HERE)
 
     def is_saved(self, record: StepRecord) -> bool:
@@ -146,4 +146,4 @@ class Kind:
         return True
 
     def clean_up(self, record: StepRecord) -> None:
-        """Remove what only undo needed. Called when everything on the host is undone; it may be called again."""
+        """Remove what only undo needed. Called when everything on the host is undone. It may be called again."""

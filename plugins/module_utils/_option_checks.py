@@ -4,9 +4,9 @@
 
 # This file is private to the collection: it may change without notice.
 
-"""What an argument spec cannot say about an option. Each check returns what is wrong, or an empty text.
+"""Checks of options that an argument spec cannot make. Each returns what is wrong, or an empty text.
 
-Values are never quoted, since they may be secret; what is None was not given.
+Values are never quoted, since they may be secret. None means that the option is not set.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ._kind import WINDOWS
 from ._text import clean
 
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
-# With a drive, or a share of a server; also as the system itself writes long ones.
+# With a drive or as a UNC path, also with the prefix for long paths.
 _WINDOWS_PATH = re.compile(
     r"""(\\\\\?\\)?[A-Za-z]:[\\/]{rest}*|(\\\\\?\\UNC\\|\\\\(?!\.\\)){name}+\\{name}+([\\/]{rest}*)?""".format(
         rest=r"""[^<>:"|?*\x00-\x1f]""", name=r"""[^\\/<>:"|?*\x00-\x1f]"""
@@ -57,7 +57,7 @@ def entries(example: str, **checks: Check) -> Check:
 
 
 def is_absolute(platform: str, path: str) -> bool:
-    """Whether a host of that platform can take it for one path, wherever it is."""
+    """Whether it is an absolute path on a host of that platform."""
     if platform == WINDOWS:
         return bool(_WINDOWS_PATH.fullmatch(path))
     return path.startswith("/") and "\0" not in path
@@ -136,7 +136,7 @@ def task_file(name: str, value: t.Any) -> str:
 
 
 def probe(name: str, value: t.Any) -> str:
-    """What proves that tasks have done their work."""
+    """What verifies that tasks have done their work."""
     if isinstance(value, bool) or not (texts if isinstance(value, list) else text)(name, value):
         return ""
     return f"{name} has to be a condition, a list of conditions, or a task file (.yml)."

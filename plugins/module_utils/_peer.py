@@ -19,7 +19,7 @@ from ._connection import Budget, NoAnswer, connect
 from ._errors import WrongOption
 from ._text import clean
 
-# Status line and headers may be as large as this.
+# The largest status line and headers.
 LARGEST_HEAD = 256 * 1024
 
 
@@ -64,8 +64,10 @@ def ask(
     ca_file: str | None = None,
     largest: int = 0,
 ) -> Answer:
-    """Make one HTTP request. Proxies are not used and redirects are not followed. The body is read only if `largest`
-    says how much of it there may be."""
+    """Make one HTTP request. Proxies are not used and redirects are not followed.
+
+    The body is read only if `largest` is not 0: the bytes that it may have.
+    """
     try:
         parts = urllib.parse.urlsplit(url)
         port = parts.port or (443 if parts.scheme == "https" else 80)
@@ -83,7 +85,7 @@ def ask(
         try:
             connection.request(method, path, body, _headers(place, login, headers or {}))
         except ValueError:
-            # What the error says may have a secret in it.
+            # The text of the error may contain a secret.
             raise NoAnswer("its method or headers have characters that HTTP does not allow") from None
         try:
             with connection.getresponse() as response:

@@ -4,7 +4,7 @@
 
 # This file is private to the collection: it may change without notice.
 
-"""Moves bytes as _transport.py does, with the library requests."""
+"""Sends HTTP requests as _transport.py does, with the library requests."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class _Adapter(HTTPAdapter):
 
 
 class RequestsTransport:
-    """Sends what it is told to; knows no proxy, no redirect and no retry."""
+    """Sends requests as they are: no proxies, no redirects, no retries."""
 
     def __init__(self) -> None:
         self._budget = Budget(MAX_ANSWER)
@@ -63,7 +63,7 @@ class RequestsTransport:
         self._session.headers = requests.structures.CaseInsensitiveDict(HEADERS)
 
     def send(self, request: Request) -> Reply:
-        """Make one request, or raise what the operator should read."""
+        """Make one request. Raises PassingFailure or Refused with a message for the operator."""
         self._budget.begin(request.total_timeout)
         try:
             with self._session.request(
@@ -78,11 +78,11 @@ class RequestsTransport:
             ) as response:
                 content = response.raw.read(MAX_BODY + 1, decode_content=False) or b""
         except Exception as exc:
-            # Not only what the libraries say of broken answers: what they make of hostile ones, too.
+            # Not only RequestException: broken answers can raise other errors in the libraries.
             from . import _failures
 
             raise _failures.of_exchange(request, exc) from exc
         if response.status_code < 200:
-            # The answer itself is still to come, and must not be taken for the next one.
+            # The final answer is still to come, and must not be taken for the next one.
             self._session.close()
         return checked(request.where, Reply(response.status_code, response.headers, content))

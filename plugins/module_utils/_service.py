@@ -4,7 +4,7 @@
 
 # This file is private to the collection: it may change without notice.
 
-"""Knows the metadata service's paths and versions: the events, this VM's name, and how to approve."""
+"""The metadata service: its paths and API versions, the events, this VM's name, and approving."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ AUTO = "auto"
 VERSIONS = (
     "2024-07-09", "2020-07-01", "2019-08-01", "2019-04-01", "2019-01-01", "2017-11-01", "2017-08-01", PREVIEW_VERSION,
 )  # fmt: skip
-# What services answer that do not have a version.
+# The answers to a version that the service does not have.
 VERSION_REFUSED = (400, 404)
 
 
@@ -42,7 +42,7 @@ class Service:
 
     def __init__(self, client: Client, api_version: str) -> None:
         self.client = client
-        # Until the service has taken one, auto goes from the newest version to the oldest.
+        # With auto, until the service has accepted a version.
         self._choosing = api_version.lower() == AUTO
         self.api_version = VERSIONS[0] if self._choosing else api_version
         self._etag: str | None = None
@@ -53,12 +53,12 @@ class Service:
         return self.client.endpoint
 
     def begin_with(self, api_version: str | None) -> None:
-        """What auto has found before is tried first."""
+        """With auto, try this version first: it was found before."""
         if self._choosing and api_version in VERSIONS:
             self.api_version = api_version
 
     def read(self) -> Reading:
-        """The document as it stands now, with the time by the service's own clock."""
+        """The current document, and the time by the service's clock."""
         headers = {"If-None-Match": self._etag} if self._etag else {}
         deadline = self.client.deadline()
         while True:
@@ -123,7 +123,7 @@ class Service:
         return plain_name(name) if isinstance(name, str) and name else None
 
     def start(self, event_ids: t.Sequence[str], document: Document) -> None:
-        """Approve these events, spelled as in the document; sent once, never repeated here."""
+        """Approve these events, spelled as in the document, by one POST."""
         content: dict[str, t.Any] = {"StartRequests": [{"EventId": event_id} for event_id in event_ids]}
         if self.api_version == PREVIEW_VERSION:
             content["DocumentIncarnation"] = document.incarnation
@@ -131,7 +131,7 @@ class Service:
 
 
 def service_of(params: t.Mapping[str, t.Any], transport: Sender | None = None) -> Service:
-    """The service that the shared options name."""
+    """The service as the shared options describe it."""
     if transport is None:
         from ._requests_transport import RequestsTransport
 

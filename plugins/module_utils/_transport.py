@@ -4,10 +4,10 @@
 
 # This file is private to the collection: it may change without notice.
 
-"""Moves bytes: one HTTP request at a time over one kept-alive connection, bounded in time and size.
+"""Sends one HTTP request at a time over one kept-alive connection, with the standard library only.
 
-This one needs nothing but Python. The engine uses it: loading requests would cost each call of a host a third of what
-ping costs. The other modules use requests (_requests_transport.py). Both pass the same tests.
+The engine, the watcher and the event source use it. Loading requests would add a third of the time of ping to each call
+of the engine. The other modules use requests (_requests_transport.py). Both pass the same tests.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ._errors import PassingFailure, Refused
 USER_AGENT = "graceful.azure/0.2.0"
 HEADERS = {"Metadata": "true", "User-Agent": USER_AGENT, "Accept-Encoding": "identity"}
 MAX_BODY = 1 << 20
-# With headers, chunks and what else HTTP allows beside the body.
+# Everything that is received: the body, headers, and the sizes of chunks.
 MAX_ANSWER = 4 << 20
 
 
@@ -41,7 +41,7 @@ class Request(t.NamedTuple):
 
     @property
     def where(self) -> str:
-        """What a message calls the service."""
+        """The name of the service in messages."""
         return f"The metadata service at {self.endpoint}"
 
 
@@ -52,7 +52,7 @@ class Reply(t.NamedTuple):
 
 
 def checked(where: str, reply: Reply) -> Reply:
-    """The reply, if it is whole and not too large; at most one byte more than allowed has to be read for that."""
+    """The reply, if it is complete and not too large. One byte more than allowed has to be read for that."""
     if len(reply.body) > MAX_BODY:
         raise Refused(
             f"{where} sent more than {MAX_BODY >> 20} MiB, which no Scheduled Events document needs. "
@@ -66,7 +66,7 @@ def checked(where: str, reply: Reply) -> Reply:
 
 
 class PlainTransport:
-    """Sends what it is told to; knows no proxy, no redirect and no retry."""
+    """Sends requests as they are: no proxies, no redirects, no retries."""
 
     def __init__(self) -> None:
         self._budget = Budget(MAX_ANSWER)
@@ -74,7 +74,7 @@ class PlainTransport:
         self._socket: BoundedSocket | None = None
 
     def send(self, request: Request) -> Reply:
-        """Make one request, or raise what the operator should read."""
+        """Make one request. Raises PassingFailure or Refused with a message for the operator."""
         self._budget.begin(request.total_timeout)
         try:
             connection = self._connected(request)
@@ -86,12 +86,12 @@ class PlainTransport:
             self._close()
             if not isinstance(exc, Exception):
                 raise
-            # Not only what http.client says of broken answers: what it makes of hostile ones, too.
+            # Not only HTTPException: broken answers can raise other errors in http.client.
             from . import _failures
 
             raise _failures.of_exchange(request, exc) from exc
         if not response.isclosed() or reply.status < 200:
-            # What is left of an answer must not be taken for the next one.
+            # The rest of this answer must not be taken for the next one.
             self._close()
         return checked(request.where, reply)
 
@@ -123,7 +123,7 @@ class PlainTransport:
 
 
 def _readable(kept: socket.socket) -> bool:
-    """Nobody has asked anything: it is closed, or what is there belongs to no request."""
+    """Before a request nothing can be read, unless the connection is closed or has something that was not asked for."""
     poller = select.poll()
     poller.register(kept, select.POLLIN | select.POLLERR | select.POLLHUP)
     return bool(poller.poll(0))

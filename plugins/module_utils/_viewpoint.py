@@ -41,7 +41,7 @@ def filters_of(params: t.Mapping[str, t.Any]) -> Filters:
 
 
 class Viewpoint:
-    """The events as this VM sees them: its Azure name is asked of the service once, and only if it is not given."""
+    """The events as this VM sees them. The service is asked for the VM's Azure name once, if vm_name is not set."""
 
     def __init__(self, module: AnsibleModule, service: Service, known_name: str | None = None) -> None:
         self._module = module
@@ -55,11 +55,11 @@ class Viewpoint:
         for option, known in (("event_types", KNOWN_TYPES), ("event_sources", KNOWN_SOURCES)):
             for name in module.params.get(option) or ():
                 if name.lower() not in [one.lower() for one in known]:
-                    # Not an error: Azure may announce what nobody knows yet.
+                    # Not an error: Azure may have added one since.
                     self._warn(f"{option} has {quoted(name)}, which is not known. Known are {', '.join(known)}.")
 
     def require_name(self, option: str) -> str:
-        """This VM's name, for what cannot be decided without it."""
+        """This VM's name, for an option that needs it."""
         name = self._ask()
         if name is None:
             raise WrongOption(

@@ -4,7 +4,7 @@
 
 # This file is private to the collection: it may change without notice.
 
-"""Waiting: what counts as the end of a wait, and a loop that polls until then. The clock is handed in."""
+"""Waiting: the conditions that end a wait, and the loop that polls."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from ._errors import EventsError, PassingFailure, WrongOption
 from ._text import clean, count, iso
 
 TIMES = ("started_at", "gone_at")
-# Conditions that compare with the first read: it must reach the controller before the host can go down.
+# Conditions that compare with the first read: the controller needs it before the host goes down.
 FIRST_READ_COUNTS = ("gone", "changed")
-# What a read may take although the time is over: a slow answer is not a failure.
+# Seconds that a read may take even if the timeout is over: a slow answer is not a failure.
 LEAST_FOR_A_READ = 3.0
-# The same if there is only one read.
+# The same with timeout=0, which reads once.
 FOR_A_SINGLE_READ = 30.0
 
 
 class Seen:
-    """What a wait has to remember from one slice to the next, as plain data."""
+    """What a wait keeps from one slice to the next."""
 
     def __init__(self) -> None:
         self.answered = False
@@ -70,7 +70,7 @@ class Seen:
         return dict(vars(self), elapsed=round(self.elapsed, 3), continues=continues)
 
     def note(self, events: t.Sequence[Event], matches: t.Sequence[Event], asked: t.Sequence[str], now: str) -> None:
-        """`asked` are ids that are waited for to leave: one that was never there counts as gone."""
+        """`asked` are the ids that have to leave. One that was never there counts as gone."""
         self._note_times(events, [event["event_id"] for event in matches] + list(asked), now)
         if not self.answered:
             self.answered = True
@@ -82,7 +82,7 @@ class Seen:
 
     def _note_times(self, events: t.Sequence[Event], known: t.Sequence[str], now: str) -> None:
         status = {same_id(event["event_id"]): event["event_status"] for event in events}
-        # New objects, so that they can be compared with what was noted before.
+        # New objects, so that they can be compared with those before.
         blank: dict[str, dict[str, str | None]] = {same_id(event_id): dict.fromkeys(TIMES) for event_id in known}
         times = {event_id: dict(entry) for event_id, entry in {**blank, **self.times}.items()}
         for event_id, entry in times.items():
@@ -92,7 +92,7 @@ class Seen:
         self.times = times
 
     def progress(self, until: str) -> tuple[t.Any, ...]:
-        """What must reach the controller before the host can go down: a slice ends when it changes."""
+        """What the controller needs before the host goes down: a slice ends when it changes."""
         times = {event_id: entry for event_id, entry in self.times.items() if any(entry.values())}
         return (self.answered and until in FIRST_READ_COUNTS, self.started, times)
 
@@ -150,7 +150,7 @@ class Outcome(t.NamedTuple):
         }
 
     def failure_message(self, until: str, timeout: float) -> str:
-        """Why what was waited for did not happen, and what to do."""
+        """Why the wait failed, and what to do."""
         if self.failure is not None:
             return f"The service did not answer properly until the timeout of {timeout:g} s: {self.failure.message}"
         happened = {
@@ -173,7 +173,7 @@ def wait(
     poll_interval: float,
     clock: Clock,
 ) -> Outcome:
-    """Read until the condition holds or the time is over; a failure that may pass is only waited out."""
+    """Read until the condition holds or the time is over. A failure that may pass does not end the wait."""
     slice_begin = clock.monotonic()
     begin = slice_begin - seen.elapsed
     matches: list[Event] = []

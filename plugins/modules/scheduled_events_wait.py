@@ -229,7 +229,7 @@ from ansible_collections.graceful.azure.plugins.module_utils._service import Ser
 from ansible_collections.graceful.azure.plugins.module_utils._viewpoint import Viewpoint, filter_options, filters_of
 from ansible_collections.graceful.azure.plugins.module_utils._waiter import CONDITIONS, Seen, wait
 
-# Only the first answer of a VM takes long; later, a stalled read must not hide a 30-second notice.
+# Only the first answer of a VM may take minutes. Later, a stalled read must not hide a notice of 30 seconds.
 SETTLED_READ_TIMEOUT = 10.0
 LONGEST_WAIT = 30 * 24 * 3600
 

@@ -4,7 +4,7 @@
 
 # This file is private to the collection: it may change without notice.
 
-"""What Azure Event Grid sends about scheduled events, and what it is answered. Pure: no I/O.
+"""Parses what Azure Event Grid sends about scheduled events, and makes the answers. Pure: no I/O.
 
 Nothing that it sends is signed, and anybody who knows the secret in the URL can send anything: every field is checked.
 The messages are those that the watcher would send.
@@ -41,7 +41,7 @@ from ansible_collections.graceful.azure.plugins.plugin_utils._polling import che
 Json = dict[str, t.Any]
 SCHEDULED_EVENT = "Microsoft.ResourceNotifications.MaintenanceResources.ScheduledEventEmitted"
 VALIDATION = "Microsoft.EventGrid.SubscriptionValidationEvent"
-# What Event Grid knows and the metadata service does not: there the event leaves the document.
+# Statuses that only Event Grid has. In the metadata service the event leaves the document.
 OVER = {"completed": "completed", "canceled": "cancelled", "cancelled": "cancelled"}
 # Event Grid sends at most one MiB at a time.
 LARGEST_BODY = 2 << 20
@@ -60,7 +60,7 @@ class Options(t.NamedTuple):
     host: str = "127.0.0.1"
     certfile: str | None = None
     keyfile: str | None = None
-    # Of Azure; empty: all of them.
+    # Azure subscriptions; empty means all.
     subscriptions: t.Sequence[str] = ()
 
 
@@ -68,7 +68,7 @@ class Answer(t.NamedTuple):
     status: int
     content: Json
     messages: t.Sequence[Json] = ()
-    # For the log of the rulebook; empty: there is nothing to say.
+    # A line for the log, or nothing.
     log: str = ""
 
 
@@ -102,7 +102,7 @@ def read_options(args: t.Mapping[str, t.Any]) -> Options:
 
 
 def handshake(headers: t.Mapping[str, str]) -> tuple[int, dict[str, str]]:
-    """The answer to OPTIONS, by which a CloudEvents subscription is validated."""
+    """The answer to OPTIONS, which validates a CloudEvents subscription."""
     origin = headers.get("WebHook-Request-Origin", "")
     if not ORIGIN.fullmatch(origin):
         return 400, {}
@@ -196,7 +196,7 @@ class Receiver:
         event_id = same_id(event["event_id"])
         known = self._events.get(event_id)
         if known is None and event_id in self._events:
-            # Deliveries come in any order, and nothing comes back to life.
+            # Deliveries come in any order: an event that is over does not return.
             return ()
         outcome = OVER.get(event["event_status"].strip().lower())
         if outcome:
@@ -216,7 +216,7 @@ def _remember(memory: OrderedDict[str, t.Any], key: str, value: t.Any) -> None:
 
 
 def _type_of(entry: t.Any) -> str:
-    """The field of the Event Grid schema, or of CloudEvents."""
+    """The type, by the Event Grid schema or by CloudEvents."""
     kind = (entry.get("eventType") or entry.get("type")) if isinstance(entry, dict) else None
     return kind if isinstance(kind, str) else ""
 
@@ -226,7 +226,7 @@ def _refused(why: str) -> Answer:
 
 
 def vm_name(resource: str) -> str:
-    """The name that the metadata service uses, also of a resource id."""
+    """The VM's name as in the metadata service, from a name or a resource id."""
     parts = [part for part in resource.split("/") if part]
     if not resource.startswith("/") or len(parts) < 2:
         return resource

@@ -113,7 +113,7 @@ class Polled:
         self._service: Service = service_of(connection, transport)
 
     def look(self) -> tuple[list[Json], float]:
-        """The messages about what has changed, and the seconds until the next look. It may take its time."""
+        """The messages about what has changed, and the seconds until the next look. It blocks while it reads."""
         try:
             return self._messages(), self._interval
         except EventsError as exc:

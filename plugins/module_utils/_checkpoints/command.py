@@ -35,7 +35,7 @@ class Item(Kind):
 
     def do(self) -> Done:
         ran = self.tools.run(self.params["argv"], self.tools.patience.left, user=self.params["become_user"])
-        # Its arguments may be secret.
+        # Without its arguments, which may be secret.
         ran.succeeded(clean(self.params["argv"][0], 200))
         return Done(f"the program has ended: {ran.message}", {})
 

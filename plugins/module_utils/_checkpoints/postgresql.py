@@ -4,7 +4,7 @@
 
 # This file is private to the collection: it may change without notice.
 
-"""PostgreSQL writes everything to its disk, so that its recovery after a restart is short."""
+"""Makes a CHECKPOINT in PostgreSQL, so that its recovery after a restart is short."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .._patience import Proof
 STATEMENT = ("-X", "-w", "-v", "ON_ERROR_STOP=1", "-c", "CHECKPOINT")
 # The exit status of psql if it cannot connect.
 NO_CONNECTION = 2
-# How long a server that has just handed over its leadership may take to restart.
+# How long a server may take to restart after a switchover.
 RESTARTS_WITHIN = 20.0
 
 
@@ -48,7 +48,7 @@ class Item(Kind):
         return "there is nothing to put back"
 
     def _checkpoint(self) -> Proof:
-        # The statement itself may take all the time that there is.
+        # The statement may take all the time that is left.
         seconds = self.tools.patience.request_timeout(self.tools.patience.left)
         ran = self.tools.run([*self.params["argv"], *STATEMENT], seconds, user=self.params["become_user"])
         if ran.code == 0:

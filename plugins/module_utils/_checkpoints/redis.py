@@ -4,7 +4,7 @@
 
 # This file is private to the collection: it may change without notice.
 
-"""Redis saves its data to its disk."""
+"""Makes Redis save its data to its disk."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Item(Kind):
         ran = self._ask("TIME")
         found = re.match(r"\s*([0-9]+)\s", ran.out + "\n")
         if ran.code != 0 or not found:
-            # The client ends well even if the server answers with an error.
+            # redis-cli ends with 0 even if the server answers with an error.
             raise EventsError(f"Redis does not answer TIME: {ran.message}")
         return int(found[1])
 
@@ -67,7 +67,7 @@ class Item(Kind):
         raise EventsError(f"Redis did not begin to save: {ran.message}")
 
     def _is_saved(self, since: int) -> Proof:
-        """A save that is scheduled behind a rewrite of the log has not begun yet: only one that ended since counts."""
+        """Only a save that ended since then counts: one that waits for a rewrite of the log has not begun."""
         info = self._ask("INFO", "persistence").out
         saved = _last_save(info)
         is_ok = "rdb_last_bgsave_status:ok" in info

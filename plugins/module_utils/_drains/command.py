@@ -14,7 +14,7 @@ from .. import _option_checks as check
 from .._kind import LINUX, Done, Kind, Look, Ran, StepRecord
 from .._patience import Proof
 
-# A probe that takes longer is not one that can be asked again and again.
+# In seconds: it is run again and again.
 LONGEST_PROBE = 30.0
 
 

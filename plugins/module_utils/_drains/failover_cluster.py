@@ -4,7 +4,7 @@
 
 # This file is private to the collection: it may change without notice.
 
-"""A node of a Windows failover cluster gives its roles to the others. `_Drain_failover_cluster.psm1` does it."""
+"""Drains a node of a Windows failover cluster. `_Drain_failover_cluster.psm1` does it."""
 
 from __future__ import annotations
 

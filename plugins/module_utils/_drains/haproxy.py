@@ -4,7 +4,7 @@
 
 # This file is private to the collection: it may change without notice.
 
-"""The server of this host in one or several HAProxy. The controller takes the step, on the balancers."""
+"""The server of this host in one or several HAProxy instances. The controller takes the step, on the balancers."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Step(Kind):
 
     @classmethod
     def merged(cls, options: Options, before: Json, now: Json) -> Json:
-        """Each of `servers` has host, socket and in_service. Somebody may have added a balancer since."""
+        """Each of `servers` has host, socket and in_service. A balancer may have been added since the first attempt."""
         servers = {_place(server): server for server in [*_servers(now), *_servers(before)]}
         return {**now, "servers": list(servers.values())}
 

@@ -4,7 +4,7 @@
 
 # This file is private to the collection: it may change without notice.
 
-"""The host leaves its load balancer by what its health URL answers."""
+"""Makes the health URL unhealthy, so that the load balancer takes the host out."""
 
 from __future__ import annotations
 
@@ -125,13 +125,13 @@ class Step(Kind):
     def look(self) -> Look:
         health, is_out = self._health(), self._is_out()
         if is_out is None and not health.holds:
-            # One bad answer is not enough: a load balancer would not act on it either.
+            # One bad answer is not enough, as for a load balancer.
             health, is_out = self._look_longer(health)
         out = bool(is_out)
         return Look(out and not health.holds, health.message, {"in_service": not out})
 
     def do(self) -> Done:
-        # After an interrupted attempt, a later step may have stopped what answers here.
+        # After an interrupted attempt, a later step may have stopped the application already.
         if self.params["must_answer"] and not self.tools.begun:
             self._demand_answer()
         return Done(self._settle(True), {})
@@ -191,7 +191,7 @@ class Step(Kind):
         return f"{message}, for {self._lasting:g} s"
 
     def _is_out(self) -> bool | None:
-        """By the marker; None without one: then only the health URL shows it."""
+        """By the marker; None if there is none, and only the health URL shows it."""
         marker = self.params["marker"]
         return os.path.lexists(marker) == self._marker_is_there_when(True) if marker else None
 

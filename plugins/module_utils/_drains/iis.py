@@ -4,7 +4,7 @@
 
 # This file is private to the collection: it may change without notice.
 
-"""Sites and application pools of IIS are stopped once nobody is connected. `_Drain_iis.psm1` does it."""
+"""Stops sites and application pools of IIS when there are no connections left. `_Drain_iis.psm1` does it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .. import _option_checks as check
 from .._kind import WINDOWS, Kind, Options
 from .._text import quoted
 
-# What would be a pattern or another place for the cmdlets.
+# Without what the cmdlets take for a pattern or a path.
 _NAME = re.compile(r"(?=\S)[^*?\[\]/\\`\x00-\x1f]{1,260}(?<=\S)")
 
 

@@ -4,7 +4,7 @@
 
 # This file is private to the collection: it may change without notice.
 
-"""A node of a Pacemaker cluster gives its resources to the others, by the tools that every Pacemaker brings along."""
+"""Puts a node of a Pacemaker cluster into standby, by Pacemaker's command-line tools."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Seen(t.NamedTuple):
 
 
 def node_in(document: str, name: str) -> Seen:
-    """The node in what crm_mon prints as XML."""
+    """The node in the XML of crm_mon."""
     try:
         root = ElementTree.fromstring(document)
     except (ElementTree.ParseError, ValueError) as exc:
@@ -76,7 +76,7 @@ class Step(Kind):
         return self._node
 
     def wants_standby(self) -> bool:
-        """What is configured for good; the cluster may not have acted on it yet."""
+        """The permanent setting; the cluster may not have acted on it yet."""
         value = self._attribute("--query", "--quiet", "--default", "off")
         return value.strip().lower() in ("on", "true", "yes", "1")
 
@@ -94,7 +94,7 @@ class Step(Kind):
 
     def _bring(self, standby: bool) -> str:
         if self.wants_standby() != standby:
-            # For good, so that it outlives the reboot that the maintenance may bring.
+            # Permanently: it has to last through a reboot.
             self._attribute("--update", "on" if standby else "off", "--lifetime", "forever")
 
         def is_settled() -> Proof:

@@ -4,7 +4,7 @@
 
 # This file is private to the collection: it may change without notice.
 
-"""Another member of a Patroni cluster leads, by Patroni's REST API. It is never a failover."""
+"""Makes another member of a Patroni cluster the leader by a switchover, by Patroni's REST API."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class Step(Kind):
         return Look(done, mine.message, {"role": clean(mine.role, 40), "state": clean(mine.state, 40)})
 
     def do(self) -> Done:
-        """Switch over if this member leads, then see another one lead and this one follow."""
+        """Switch over if this member leads, then wait until another one leads and this one follows."""
         patience, candidate = self.tools.patience, self.params["candidate"]
         mine, others = self.members()
         if mine.leads and not others:
@@ -109,7 +109,7 @@ class Step(Kind):
         return Done(patience.until(forgiving(self._follows), pause=1.0), {})
 
     def undo(self, record: StepRecord) -> str:
-        """See this member healthy, in whatever role."""
+        """Wait until this member is healthy, in whatever role."""
         return self.tools.patience.until(forgiving(self._is_member), pause=1.0)
 
     def _can_leave(self) -> Proof:
@@ -131,7 +131,7 @@ class Step(Kind):
 
     def members(self) -> tuple[Member, list[Member]]:
         """This host's member, and the others, as this one sees them."""
-        # 200 is the lock of the leader: who has it leads, even while PostgreSQL is not promoted yet.
+        # 200 means that this member has the lock of the leader, even if PostgreSQL is not promoted yet.
         locked, mine = self._read("/leader")
         _status, document = self._read("/cluster")
         entries = document.get("members", [])
@@ -149,7 +149,7 @@ class Step(Kind):
         return Member(self._name or "this member", role, state), others
 
     def _read(self, path: str) -> tuple[int, Json]:
-        """A document, with its status: Patroni answers what it is asked (`/leader`: am I?) by the status."""
+        """A document and its status: the status alone answers `/leader`."""
         answer = self._ask(path, self.tools.patience.request_timeout())
         try:
             document = json.loads(answer.text)
@@ -160,7 +160,7 @@ class Step(Kind):
         return answer.status, document
 
     def _ask(self, path: str, timeout: float, request: Json | None = None) -> Answer:
-        """Read, or with a request change something: only that needs the password."""
+        """GET, or POST if there is a request. Only a POST needs the password."""
         params, headers = self.params, {"Accept": "application/json"}
         how: Json = {"verify": params["validate_certs"], "ca_file": params["ca_file"], "largest": LARGEST_ANSWER}
         if request is not None:

@@ -26,7 +26,7 @@ from .._text import clean
 
 Reply = t.Union[str, int, None, t.List[t.Any]]
 LARGEST_REPLY = 1024 * 1024
-# Long enough for another server to be promoted; it ends by itself if this program does.
+# Long enough for another server to be promoted. Redis ends the pause by itself.
 LONGEST_PAUSE = 10.0
 LONGEST_LAG = 5.0
 # More digits than any number in this protocol has.
@@ -172,13 +172,13 @@ class Step(Kind):
         return Look(role.link == "connected", role.message, {"role": role.name})
 
     def do(self) -> Done:
-        """Have the Sentinels fail over if this server is the master, then see it follow another."""
+        """Have the Sentinels fail over if this server is the master, then wait until it follows another."""
         if self.role().name == "master":
             self._hand_over()
         return Done(self._in_role(lambda role: role.name == "replica" and role.link == "connected"), {})
 
     def undo(self, record: StepRecord) -> str:
-        """See this server take part: the master, or a replica that is connected to it."""
+        """Wait until this server is the master, or a replica that is connected to its master."""
         return self._in_role(lambda role: role.name == "master" or role.link == "connected")
 
     def role(self) -> Role:
@@ -202,7 +202,7 @@ class Step(Kind):
             self._try(["CLIENT", "UNPAUSE"])
 
     def _let_replicas_catch_up(self) -> None:
-        """All of them if they can, since the Sentinel chooses; one at least."""
+        """All of them if possible, since the Sentinel chooses one; at least one of them."""
         begin = self.role()
         behind: list[bool] = []
 
@@ -226,7 +226,7 @@ class Step(Kind):
                 ask(self._place, self._login, self.tools.patience.request_timeout(), *words)
 
     def _fail_over(self) -> tuple[Place, Place] | None:
-        """The Sentinel that does it, and what it called the master; any can, and one that already does is as good."""
+        """The Sentinel that fails over, and the master before; None if a failover is in progress already."""
         failures = []
         for sentinel in (Place(each["host"], each["port"]) for each in self.params["sentinels"]):
             try:
@@ -252,7 +252,7 @@ class Step(Kind):
             raise EventsError(f"{sentinel} does not name the port of the master.") from exc
 
     def _successor(self, sentinel: Place, before: Place) -> Place:
-        """The new master, as soon as the Sentinel names it: it has been promoted by then."""
+        """The new master, when the Sentinel names it; it has been promoted by then."""
         named = before
 
         def is_another() -> Proof:
@@ -272,5 +272,5 @@ class Step(Kind):
             role = self.role()
             return Proof(fits(role), f"{self._place} is {role.message}")
 
-        # Also while it still loads its data.
+        # Errors are retried: it may still be loading its data.
         return self.tools.patience.until(forgiving(proof))

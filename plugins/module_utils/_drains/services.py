@@ -4,7 +4,7 @@
 
 # This file is private to the collection: it may change without notice.
 
-"""Services that are stopped in order, and started in reverse order if they ran before."""
+"""Stops services in order, and starts those that ran before in reverse order."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Step(Kind):
         },
     }
     checks: t.ClassVar = {"services": check.texts}
-    # Only there while systemd is the init system.
+    # This directory exists while systemd is the init system.
     systemd_runs = "/run/systemd/system"
 
     @classmethod
@@ -65,7 +65,7 @@ class Step(Kind):
 
     @classmethod
     def merged(cls, options: Options, before: Json, now: Json) -> Json:
-        """Somebody may have added a service to the step since the first attempt."""
+        """A service may have been added to the step since the first attempt."""
         running = {*_running(before), *_running(now)}
         wanted = options["services"]
         return {**before, "running": [*(name for name in wanted if name in running), *sorted(running - {*wanted})]}
@@ -117,7 +117,7 @@ class Step(Kind):
         output = f"{ran.out}\n{ran.err}"
         if UNKNOWN.search(output):
             raise _no_service(name)
-        # 1 to 3 are the ways of not running; 4 is "unknown". A script that knows no status prints its usage.
+        # 1 to 3 mean not running; 4 means unknown. A script without a status command prints its usage.
         if not 1 <= ran.code <= 3 or "usage:" in output.lower():
             raise _no_state("service", name, ran)
         return STOPPED
@@ -151,7 +151,7 @@ def _no_state(program: str, name: str, ran: Ran) -> EventsError:
     return EventsError(f"{program} does not show the state of the service {clean(name, 80)}: {ran.message}")
 
 
-# Windows takes blanks in them; a name with * or ? would be a pattern.
+# Windows allows spaces; a name with * or ? would be a pattern.
 _NAMES = {LINUX: re.compile(r"(?!-)[^\s/]+"), WINDOWS: re.compile(r"(?=\S)[^/\\*?\[\]`\x00-\x1f]{1,256}(?<=\S)")}
 
 

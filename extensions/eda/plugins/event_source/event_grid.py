@@ -15,10 +15,11 @@ description:
     with C(type), C(subject) and C(data), so that the same rules take both.
   - C(type) is C(graceful.azure.scheduled_event.) and the change, C(appeared), C(changed), C(started) or C(gone). The
     C(outcome) of what is gone is C(completed) or C(cancelled).
-  - Takes the Event Grid schema and the CloudEvents schema, and answers the handshake of both.
+  - Accepts the Event Grid schema and the CloudEvents schema, and answers the handshake of both.
   - A delivery that comes again is answered, and emitted only once. It keeps nothing on disk, so that after a restart it
     does not know what was delivered before.
-  - Event Grid signs nothing. Who knows O(secret) can start a run, which then finds that nothing is announced.
+  - Event Grid does not sign its requests. Anybody who knows O(secret) can start a run, which then finds that nothing
+    is announced.
   - Everything else is refused, with 404 for another path, 405 for another method, 413 for a body that is too large, and
     400 for what is no scheduled event. Event Grid does not repeat what was refused with 400 or 413.
   - It needs nothing but what ansible-rulebook brings.
@@ -36,7 +37,7 @@ options:
   secret:
     description:
       - The path of the URL that Event Grid is given, 20 to 200 letters, digits, C(-) and C(_).
-      - It is the only thing that keeps others out. Take it from a vault, and never log the URL.
+      - It is the only protection. Take it from a vault, and never log the URL.
     type: str
     required: true
   certfile:
@@ -78,7 +79,7 @@ load = runpy.run_path(str(COLLECTION / "plugins" / "plugin_utils" / "_by_path.py
 errors, text = load("module_utils._errors"), load("module_utils._text")
 grid = load("plugin_utils._event_grid")
 logger = logging.getLogger("graceful.azure.event_grid")
-# A delivery that comes slower than this is given up; Event Grid itself waits for 30 seconds.
+# Seconds to receive a delivery. Event Grid waits for 30 seconds, too.
 READ_TIMEOUT = 30.0
 
 
@@ -89,7 +90,7 @@ class Server:
         self._queue = queue
 
     async def answer(self, request: web.Request) -> web.Response:
-        """One answer for every wrong path, and no hint at the right one."""
+        """Every wrong path gets the same answer, which does not reveal the right one."""
         if not hmac.compare_digest(request.rel_url.raw_path.encode("utf-8", "replace"), self._secret):
             return web.json_response({"error": "Not found."}, status=404)
         if request.method == "OPTIONS":
@@ -128,7 +129,7 @@ async def main(queue: asyncio.Queue[t.Any], args: dict[str, t.Any]) -> None:
     options = grid.read_options(args)
     app = web.Application(client_max_size=grid.LARGEST_BODY)
     app.router.add_route("*", "/{path:.*}", Server(options, queue).answer)
-    # The path is the secret: it is not logged.
+    # No access log: the path is the secret.
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
     try:
