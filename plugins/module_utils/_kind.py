@@ -126,7 +126,7 @@ class Kind:
 
     @classmethod
     def merged(cls, options: Options, before: Json, now: Json) -> Json:
-        """How it was before the step: what the first attempt saw, unless options have changed since."""
+        """How it was before the step, after an interruption: what the first attempt saw, and not what is seen now."""
         return before
 
     def look(self) -> Look:

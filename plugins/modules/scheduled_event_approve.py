@@ -22,8 +22,8 @@ description:
 notes:
   - Azure may not start an event at once after it was approved, for example because other customers on the same hardware
     have to approve as well. Use M(graceful.azure.scheduled_events_wait) to follow what happens.
-  - A Terminate event does not proceed before the Terminate events of other VMs with the same NotBefore are approved,
-    too.
+  - A VM may approve only its own Terminate event, which O(leader_only) ensures. Such an event does not proceed before
+    the Terminate events of other VMs with the same NotBefore are approved, too.
 extends_documentation_fragment:
   - graceful.azure.attributes
   - graceful.azure.imds

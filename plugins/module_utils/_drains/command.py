@@ -61,8 +61,7 @@ class Step(Kind):
 
     def look(self) -> Look:
         proof = self._probe()
-        # What was drained before the step began is not undone.
-        return Look(proof.holds, proof.message, {"in_service": self.tools.begun or not proof.holds})
+        return Look(proof.holds, proof.message, {"in_service": not proof.holds})
 
     def do(self) -> Done:
         self._run("do", self.tools.patience.left).succeeded("The program of do")

@@ -45,8 +45,8 @@ class Queue:
             self.paused = argv[0] == "pause"
         return Ran(code, "", f"{argv[0]} {{{{ said }}}}\n")
 
-    def step(self, seconds: float = 60, begun: bool = False, **more: t.Any) -> Step:
-        return Step(options_of(Step, **{**GIVEN, **more}), tools(seconds, JumpingClock(), self.run, begun))
+    def step(self, seconds: float = 60, **more: t.Any) -> Step:
+        return Step(options_of(Step, **{**GIVEN, **more}), tools(seconds, JumpingClock(), self.run))
 
 
 def test_it_is_done_when_the_probe_passes_and_undone_by_undo() -> None:
@@ -60,10 +60,9 @@ def test_it_is_done_when_the_probe_passes_and_undone_by_undo() -> None:
     assert not queue.paused
 
 
-@pytest.mark.parametrize(("begun", "in_service"), [(False, False), (True, True)])
-def test_what_passed_the_probe_before_anything_was_done_is_left_so(begun: bool, in_service: bool) -> None:
-    look = Queue(paused=True).step(begun=begun).look()
-    assert (look.done, look.before) == (True, {"in_service": in_service})
+def test_what_passed_the_probe_before_anything_was_done_is_left_so() -> None:
+    look = Queue(paused=True).step().look()
+    assert (look.done, look.before) == (True, {"in_service": False})
 
 
 def test_a_program_that_fails_is_said_and_the_probe_is_not_asked() -> None:
