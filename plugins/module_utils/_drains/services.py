@@ -33,7 +33,6 @@ SYSTEMD_STATES: t.Mapping[str, str] = {
     "maintenance": STOPPING,
     "inactive": STOPPED,
     "failed": STOPPED,
-    "unknown": STOPPED,
 }
 
 
@@ -99,15 +98,14 @@ class Step(Kind):
         return self._systemd_state(name) if self._by_systemd else self._script_state(name)
 
     def _systemd_state(self, name: str) -> str:
-        seconds = self.tools.patience.request_timeout(30)
-        ran = self._run(name, "is-active", seconds)
-        state = SYSTEMD_STATES.get(ran.out.strip())
+        argv = ["systemctl", "show", "--property=LoadState", "--property=ActiveState", "--", name]
+        ran = self.tools.run(argv, self.tools.patience.request_timeout(30))
+        shown = dict(line.split("=", 1) for line in ran.out.splitlines() if "=" in line)
+        state = SYSTEMD_STATES.get(shown.get("ActiveState", ""))
         if state is None:
             raise _no_state("systemctl", name, ran)
-        if state == STOPPED:
-            known = self.tools.run(["systemctl", "show", "--property=LoadState", "--", name], seconds)
-            if "LoadState=not-found" in known.out:
-                raise _no_service(name)
+        if state == STOPPED and shown.get("LoadState") == "not-found":
+            raise _no_service(name)
         return state
 
     def _script_state(self, name: str) -> str:

@@ -36,11 +36,9 @@ class Systemd:
         name = rest[-1]
         assert program == "systemctl"
         assert rest[-2] == "--", "a name is never an option"
-        if verb == "is-active":
-            state = self.units.get(name, "inactive")
-            return Ran(0 if state == "active" else 3, f"{state}\n", "")
         if verb == "show":
-            return Ran(0, f"LoadState={'loaded' if name in self.units else 'not-found'}\n", "")
+            load_state = "loaded" if name in self.units else "not-found"
+            return Ran(0, f"LoadState={load_state}\nActiveState={self.units.get(name, 'inactive')}\n", "")
         self.changes.append((verb, name))
         if self.obeys:
             self.units[name] = "inactive" if verb == "stop" else "active"
@@ -144,7 +142,7 @@ def test_a_service_that_takes_a_while_to_end_is_waited_for() -> None:
 
     def later(argv: list[str]) -> Ran:
         nonlocal looks
-        looks += argv[1] == "is-active"
+        looks += argv[1] == "show"
         if looks > 4:
             host.units["web"] = "inactive"
         return host.answer(argv)
@@ -159,7 +157,7 @@ def test_a_manager_that_refuses_is_said(use: str) -> None:
     def answer(argv: list[str]) -> Ran:
         if "stop" in argv:
             return Ran(1, "", "a hint\nJob for web.service canceled \x1b[0m\n")
-        return Ran(0, "active\n", "")
+        return Ran(0, "LoadState=loaded\nActiveState=active\n", "")
 
     given = options_of(Step, services=["web"], use=use)
     with pytest.raises(
@@ -172,7 +170,8 @@ def test_a_manager_that_refuses_is_said(use: str) -> None:
     ("use", "ran"),
     [
         ("systemd", Ran(1, "", "Failed to connect to bus: No such file or directory")),
-        ("systemd", Ran(0, "who knows", "")),
+        ("systemd", Ran(0, "LoadState=loaded\nActiveState=who knows\n", "")),
+        ("systemd", Ran(0, "active", "")),
         ("service", Ran(4, "", "status unknown")),
         ("service", Ran(1, "Usage: /etc/init.d/web {start|stop}", "")),
         ("service", Ran(126, "", "permission denied")),
@@ -189,7 +188,7 @@ def test_systemd_is_used_where_it_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_there: bool, program: str
 ) -> None:
     monkeypatch.setattr(Step, "systemd_runs", str(tmp_path if is_there else tmp_path / "nothing"))
-    run = Programs(lambda argv: Ran(0, "active", ""))
+    run = Programs(lambda argv: Ran(0, "ActiveState=active", ""))
     Step(options_of(Step, services=["web"]), tools(run=run)).look()
     assert {argv[0] for argv in run.ran} == {program}
 
