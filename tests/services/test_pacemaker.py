@@ -112,7 +112,7 @@ def test_resources_that_do_not_move_in_time_are_late(cluster: Cluster) -> None:
 
 
 def test_a_node_that_is_not_in_the_cluster_is_said(cluster: Cluster) -> None:
-    with pytest.raises(EventsError, match="crm_attribute failed"):
+    with pytest.raises(EventsError, match="crm_attribute ended with"):
         cluster.node("nobody", seconds=5).do()
     with pytest.raises(EventsError, match="has no node nobody; its nodes are: db1 and db2"):
         cluster.node("nobody").seen()
