@@ -4,7 +4,7 @@
 
 # This file is private to the collection: it may change without notice.
 
-"""What the service manager is told: that the service is ready, alive, and what it does."""
+"""Notifies the service manager: that the service is ready, alive, and what it does."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import typing as t
 
 
 def notify(*lines: str, environment: t.Mapping[str, str] | None = None) -> bool:
-    """Whether there is a service manager that was told; see sd_notify(3)."""
+    """Whether there is a service manager, which was notified; see sd_notify(3)."""
     address = (os.environ if environment is None else environment).get("NOTIFY_SOCKET", "")
     if not address.startswith(("/", "@")):
         return False

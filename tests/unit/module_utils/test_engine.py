@@ -530,7 +530,7 @@ def test_an_event_that_stands_is_waited_for_and_nothing_is_undone(world: World) 
     world.call("ready", event)
     report, seconds = took(world, lambda: world.call("put_back", event, wait=10))
     assert (report["state"], seconds) == ("waiting", 10)
-    assert report["message"] == "waits until it is over: Reboot Scheduled"
+    assert report["message"] == "waits until the event is over: Reboot Scheduled"
     assert world.machine.out == {"app"}
 
 
@@ -765,7 +765,7 @@ def test_a_release_of_what_another_run_has_changes_nothing(world: World) -> None
     event = world.azure.announce()
     world.call("ready", event, run="run-2")
     before = world.record()
-    assert world.call("release", event)["message"] == "0 claims given back"
+    assert world.call("release", event)["message"] == "0 claims released"
     assert world.record() == before
 
 

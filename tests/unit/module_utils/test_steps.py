@@ -253,7 +253,7 @@ def test_a_step_that_ends_after_its_time_is_late(world: World) -> None:
     world.machine.after["do app"] = lambda: jump(world, 61)
     report = world.call("ready", event, seconds=60)
     assert (report["state"], report["late"]) == ("failed", True)
-    assert "was late" in report["message"]
+    assert "was not done in time" in report["message"]
     # It was done although too late: it has to be undone.
     put_back(world, event)
     assert world.machine.out == set()
@@ -274,7 +274,7 @@ def test_a_step_that_is_late_by_its_own_word_is_reported_so(world: World) -> Non
     world.machine.fail("do app", error=Late("After 5 s still: 3 connections."))
     report = world.call("ready", event)
     assert report["late"] is True
-    assert report["message"] == "Drain step 'app' (app) was late: After 5 s still: 3 connections."
+    assert report["message"] == "Drain step 'app' (app) was not done in time: After 5 s still: 3 connections."
 
 
 @pytest.mark.parametrize("kind", ["Preempt", "Terminate"])
@@ -345,7 +345,7 @@ def test_a_host_is_not_put_back_while_nobody_knows_what_has_to_be_well(world: Wo
     world.steps = [step("lb", "traffic"), step("app")]
     world.call("ready", event)
     report = put_back(world, event, health_mistake="graceful_health cannot be evaluated")
-    assert report["message"] == "The host is not well: graceful_health cannot be evaluated"
+    assert report["message"] == "The host is not healthy: graceful_health cannot be evaluated"
     assert world.noted() == {"lb": "done", "app": "undone"}
     assert world.call("put_back", event, wait=30)["state"] == "put_back"
 
@@ -359,7 +359,7 @@ def test_a_host_that_is_not_well_is_not_put_back_and_checked_again_each_time(wor
     for _try in range(2):
         report = put_back(world, event)
         assert (report["state"], report["step"]) == ("failed", "health")
-        assert "not well" in report["message"]
+        assert "not healthy" in report["message"]
         assert "lb" in world.machine.out or len(steps) == 1
     assert put_back(world, event)["state"] == "put_back"
     assert world.machine.out == set()
@@ -376,7 +376,7 @@ def test_a_kind_in_the_record_that_nobody_knows_any_more_is_a_failure_with_words
     Folder(str(world.directory)).write(record)
     report = put_back(world, event)
     assert report["state"] == "failed"
-    assert "'forgotten', which is not known here" in report["message"]
+    assert "'forgotten', which this version does not know" in report["message"]
     assert world.machine.out == {"app"}
     record["steps"][0]["status"] = "undone"
     Folder(str(world.directory)).write(record)
@@ -479,7 +479,7 @@ def test_a_step_of_the_controller_is_noted_before_it_is_asked_for_and_after_it_w
     assert world.noted() == {"lb": "done", "app": "done"}
 
 
-@pytest.mark.parametrize(("late", "word"), [(False, "failed"), (True, "was late")])
+@pytest.mark.parametrize(("late", "word"), [(False, "failed"), (True, "was not done in time")])
 def test_a_step_that_the_controller_could_not_take_is_a_failed_step(world: World, late: bool, word: str) -> None:
     event = world.azure.announce()
     world.steps = [step("lb", "remote")]
@@ -568,7 +568,7 @@ def test_the_controller_undoes_its_steps_in_their_place(world: World) -> None:
     asked = world.call("ready", event)["next"]
     world.call("ready", event, controller_step=answered(asked))
     report = put_back(world, event)
-    assert (report["next"]["mode"], world.noted()) == ("undo", {"lb": "done", "app": "undone"})
+    assert (report["next"]["mode"], world.noted()) == ("undo", {"lb": "doing", "app": "undone"})
     report = put_back(world, event, controller_step=answered(report["next"], False, "no"))
     assert report["state"] == "failed"
     jump(world, 60)
@@ -628,7 +628,7 @@ def test_a_step_whose_url_has_secrets_that_nobody_tells_any_more_says_so_instead
     world.steps = []
     report = put_back(world, event)
     assert report["state"] == "failed"
-    assert "what has a URL whose secret part is never noted" in report["message"]
+    assert "the secret part of the URL in what is never recorded" in report["message"]
     assert world.machine.happened == ["do http://127.0.0.1/out?token=hunter2"]
     assert put_back(world, event, secrets=secrets)["state"] == "put_back"
 
