@@ -23,6 +23,9 @@ from ._text import clean, count
 from ._times import UNCONFIRMED_FOR, Times
 from ._worker import Worker
 
+if t.TYPE_CHECKING:
+    from ._steps import Steps
+
 Json = t.Dict[str, t.Any]
 # Seconds. A call with so little time is not made longer.
 SHORT_CALL = 2.0
@@ -76,7 +79,10 @@ class Engine(Look):
                 return {"state": "held_by_other_run", "message": _held_message(held), "held": held}
             message = "There is nothing to get ready for: the events have started or are gone."
             return {"state": "gone", "message": message, "held": held}
-        return {**(self._wait_for_retry("ready", claimed) or self._work("ready", claimed)), "held": held}
+        result = self._wait_for_retry("ready", claimed)
+        if result is None:
+            result = self._work("ready", claimed, lambda steps: steps.get_ready())
+        return {**result, "held": held}
 
     def _claim(self, events: t.Sequence[Json], standing: bool = False) -> tuple[list[str], Json]:
         """The ids of the events that this run has claimed now, and who holds the others."""
@@ -118,18 +124,14 @@ class Engine(Look):
     def _owner(self, order: str, claimed: t.Sequence[str]) -> Json:
         return {"run_id": self.keeper.run.run_id, "order": order, "events": sorted(claimed)}
 
-    def _work(self, order: str, claimed: t.Sequence[str]) -> Json:
-        """Have the work done, and wait for it for as long as this call may take."""
+    def _work(self, order: str, claimed: t.Sequence[str], task: t.Callable[[Steps], Json]) -> Json:
+        """Have the task done, and wait for it for as long as this call may take."""
         worker, owner = self._worker, self._owner(order, claimed)
 
         def work(progress: t.Callable[[str], None]) -> Json:
             from ._steps import Steps
 
-            # Another run may have claimed an event until now. From here on its own work waits for this one.
-            if order == "put_back" and self._is_still_needed(claimed):
-                return self._close_gone(claimed)
-            steps = Steps(self.order, self.keeper, claimed, progress, worker.runner)
-            return steps.get_ready() if order == "ready" else steps.put_back()
+            return task(Steps(self.order, self.keeper, claimed, progress, worker.runner))
 
         if worker.is_running() and not _matches(worker.state(), owner):
             if self._is_of_another_run(worker.state()) and not worker.wait(max(self._seconds_left, 1.0)):
@@ -266,12 +268,36 @@ class Engine(Look):
             return {"state": "held_by_other_run", "message": _held_message(held), "held": held}
         if not self.order.controller_step and not self._wait_until_gone(claimed):
             return {"state": "waiting", "message": self._waiting_message(claimed), "held": held}
-        if self._is_still_needed(claimed):
-            return {**self._close_gone(claimed), "held": held}
-        return {**(self._wait_for_retry("put_back", claimed) or self._work("put_back", claimed)), "held": held}
+        others = self._others(claimed)
+        if self._is_any_announced(others):
+            # What is gone is closed, and the steps stay for the other event.
+            self.keeper.close(claimed, self._without_lapsed(claimed), "gone")
+            return {"state": "put_back", "message": "Another event still needs the host drained.", "held": held}
+
+        def undo(steps: Steps) -> Json:
+            # No other work goes on from here, so an event that was claimed since cannot have become ready unseen.
+            if self._others(claimed) - others:
+                return {"state": "waiting", "message": "another run has claimed another event of this host"}
+            return steps.put_back()
+
+        result = self._wait_for_retry("put_back", claimed)
+        if result is None:
+            result = self._work("put_back", claimed, undo)
+        return {**result, "held": held}
 
     def _without_lapsed(self, claimed: t.Sequence[str]) -> list[str]:
         return [event_id for event_id in claimed if event_id not in self.order.lapsed]
+
+    def _others(self, claimed: t.Sequence[str]) -> set[str]:
+        """The other events that the host was drained for."""
+        record = self.keeper.read() or {"events": {}}
+        return {key for key, entry in record["events"].items() if key not in claimed and not entry["lapsed"]}
+
+    def _is_any_announced(self, event_ids: t.Collection[str]) -> bool:
+        if self._reading is None and not self._read():
+            # What cannot be read counts as announced.
+            return bool(event_ids)
+        return any(same_id(event["event_id"]) in event_ids for event in self._events)
 
     def _wait_until_gone(self, claimed: t.Sequence[str]) -> bool:
         entries = (self.keeper.read() or {"events": {}})["events"]
@@ -298,21 +324,6 @@ class Engine(Look):
 
     def _another_started(self) -> bool:
         return any(event["affects_me"] and event["event_status"] == STARTED for event in self._events)
-
-    def _is_still_needed(self, claimed: t.Sequence[str]) -> bool:
-        """Whether another event needs the host drained."""
-        record = self.keeper.read() or {"events": {}}
-        others = [key for key, entry in record["events"].items() if key not in claimed and not entry["lapsed"]]
-        if self._reading is None and not self._read():
-            # What cannot be read counts as announced.
-            return bool(others)
-        announced = {same_id(event["event_id"]) for event in self._events}
-        return any(key in announced for key in others)
-
-    def _close_gone(self, claimed: t.Sequence[str]) -> Json:
-        """What is gone is closed, and the steps stay for the other event."""
-        self.keeper.close(claimed, self._without_lapsed(claimed), "gone")
-        return {"state": "put_back", "message": "Another event still needs the host drained."}
 
     def _waiting_message(self, claimed: t.Sequence[str]) -> str:
         seen = [event for event in self._events if same_id(event["event_id"]) in claimed]

@@ -391,7 +391,7 @@ CASES: t.Sequence[Case] = (
                 {**ASKED, **answer("site", "do", False, message="too slow", late=True)},
                 steps={"site": "failed"},
             ),
-            Turn("put_back", "next", ".*", BEGIN, first=[("forget",)], steps={"site": "failed"}),
+            Turn("put_back", "next", ".*", BEGIN, first=[("forget",)], steps={"site": "doing"}),
             Turn("put_back", "put_back", DONE, answer("site", "undo")),
         ),
     ),

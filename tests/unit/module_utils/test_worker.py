@@ -19,6 +19,7 @@ import pytest
 from ansible_collections.graceful.azure.plugins.module_utils import _times, _worker
 from ansible_collections.graceful.azure.plugins.module_utils._clock import Clock
 from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
+from ansible_collections.graceful.azure.plugins.module_utils._record import LostClaim
 from ansible_collections.graceful.azure.plugins.module_utils._worker import Worker
 from ansible_collections.graceful.azure.tests.unit.module_utils.engine_world import World, step, use_fake_kinds
 from ansible_collections.graceful.azure.tests.unit.module_utils.scripted import seconds_at_most
@@ -135,6 +136,17 @@ def test_work_goes_on_beside_its_caller_and_leaves_its_result(worker: Worker, ga
 def test_there_is_one_worker_at_a_time(worker: Worker, gate: Gate) -> None:
     worker.start(OWNER, lambda _progress: gate())
     assert not worker.start(OWNER, lambda _progress: {})
+    gate.let_go()
+    assert worker.wait(10)
+
+
+def test_that_a_result_was_reported_is_not_noted_in_the_state_of_the_next_worker(worker: Worker, gate: Gate) -> None:
+    worker.work(OWNER, lambda _progress: {"state": "ready"})
+    first = worker.state()
+    worker.start({**OWNER, "run_id": "run-2"}, lambda _progress: gate())
+    wait_for(lambda: gate.lines)
+    worker.note_reported(first)
+    assert worker.state()["run_id"] == "run-2"
     gate.let_go()
     assert worker.wait(10)
 
@@ -326,6 +338,31 @@ def test_a_result_of_another_runs_work_is_never_the_answer(world: World, gate: G
     assert world.call("ready", second, run="run-2", steps=[], wait=2)["state"] == "ready"
     assert engine._result(owner)["state"] == "working"
     assert world.entry("a")["ready"] is None
+
+
+def test_a_run_that_has_lost_its_claim_stops_no_work(world: World, gate: Gate) -> None:
+    event = world.azure.announce()
+    world.machine.before["do app"] = gate
+    world.call("ready", event, run="run-2", wait=1)
+    wait_for(lambda: gate.lines)
+    # It was suspended after it had claimed the event. Since then run-2 has it, but was silent for long.
+    suspended = world.engine("ready", event, wait=1)
+    world.keeper("run-2", silent_for=-1.0).renew(["a"])
+    with pytest.raises(LostClaim):
+        suspended._work("ready", ["a"], lambda steps: steps.get_ready())
+    gate.let_go()
+    assert call_until(world, "ready", "ready", event, run="run-2", wait=1)["state"] == "ready"
+    assert gate.lines == ["begun", "ended"]
+
+
+def test_what_the_file_system_refuses_to_the_worker_is_a_failure_with_advice(world: World) -> None:
+    event = world.azure.announce()
+    world.directory.mkdir(0o700)
+    (world.directory / _worker.LOCK).symlink_to("/nowhere")
+    report = world.call("ready", event, wait=1)
+    assert report["state"] == "failed"
+    assert "move it away" in report["message"]
+    (world.directory / _worker.LOCK).unlink()
 
 
 def test_putting_back_stops_a_drain_that_hangs(world: World, gate: Gate) -> None:
