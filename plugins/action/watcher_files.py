@@ -12,9 +12,9 @@ import typing as t
 
 from ansible import constants as C
 from ansible.errors import AnsibleActionFail
+from ansible_collections.graceful.azure.plugins.module_utils._files import write
 from ansible_collections.graceful.azure.plugins.module_utils._kind import WINDOWS
 from ansible_collections.graceful.azure.plugins.module_utils._text import clean
-from ansible_collections.graceful.azure.plugins.module_utils._watcher import files
 from ansible_collections.graceful.azure.plugins.plugin_utils import _watcher_settings as watcher
 from ansible_collections.graceful.azure.plugins.plugin_utils._host_settings import host_settings
 from ansible_collections.graceful.azure.plugins.plugin_utils._platform import platform_of
@@ -92,7 +92,7 @@ class ActionModule(Plugin):
         path = os.path.join(t.cast(t.Any, C).DEFAULT_LOCAL_TMP, f"graceful-watcher-{digest}")
         if not os.path.exists(path):
             # A draft of its own: the forks for other hosts write the same file.
-            files.write(path, body, sync=False, draft=f"{path}.{os.getpid()}")
+            write(path, body, sync=False, draft=f"{path}.{os.getpid()}")
         return path
 
 

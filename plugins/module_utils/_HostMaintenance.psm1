@@ -30,7 +30,7 @@ $script:HeardWithin = 30.0
 $script:Reserve = 5.0
 # More than anybody waits, and less than what a record takes for a time.
 $script:Longest = 1000000
-$script:OtherWork = 'another run is at work on this host, for another event'
+$script:OtherWork = 'waits until another run has finished its work on this host, for another event'
 # A key that the registry forgets when Windows starts: what is in it tells one boot from the next.
 $script:BootKey = 'SOFTWARE\graceful.azure.boot'
 
@@ -77,7 +77,8 @@ function New-Times {
         $entry = $Record['events'][$id]
         if ($entry['started']) { $times.Started[$id] = $entry['started'] }
         if ($entry['gone']) {
-            $times.MissingSince[$id] = $entry['gone']
+            # If the clock was set back since, it is counted from now.
+            $times.MissingSince[$id] = [Math]::Min($entry['gone'], (Get-GracefulNow))
             $times.First[$id] = @{ Since = $times.Now - [Math]::Max(0.0, (Get-GracefulNow) - $entry['gone']); Reads = $entry['gone_reads'] }
         }
     }
@@ -122,11 +123,6 @@ function Test-NearlyGone {
     param($Times)
     foreach ($id in $Times.Ids) { if (-not $Times.First.Contains($id)) { return $false } }
     return -not (Test-AllGone $Times)
-}
-
-function Get-ToldTimes {
-    param($Times)
-    return , (New-GracefulMap @{ started = $Times.Started; gone = $Times.MissingSince })
 }
 
 # ---- the engine: $Engine = @{Order; Keeper; Service; VmName; Detached; Begin; Reading; Events; Error; Warnings}
@@ -277,7 +273,7 @@ function Invoke-Ready {
     if ($mine.Count -eq 0) {
         Add-Orphan $Engine
         if ($held.PSBase.Count) { return , (New-GracefulMap @{ state = 'held_by_other_run'; message = (Get-HeldMessage $held); held = $held }) }
-        return , (New-GracefulMap @{ state = 'gone'; message = 'Nothing stands.'; held = $held })
+        return , (New-GracefulMap @{ state = 'gone'; message = 'There is nothing to get ready for: the events have started or are gone.'; held = $held })
     }
     $result = Get-Unheard $Engine 'ready' $mine
     if ($null -eq $result) { $result = Get-Rest $Engine 'ready' $mine }
@@ -417,14 +413,14 @@ function Wait-Result {
     # Another run began its own work meanwhile: what came of that says nothing about this one's.
     if (-not (Test-Owner $state $Owner)) { return , (New-GracefulMap @{ state = 'working'; message = $script:OtherWork }) }
     if (-not $over) {
-        $message = 'at work'
+        $message = 'working'
         if ($state['progress']) { $message = [string]$state['progress'] }
         return , (New-GracefulMap @{ state = 'working'; message = $message })
     }
     Set-GracefulTold $Engine.Keeper $state
     # A worker that was killed leaves no result: the next call goes on where it was.
     if ($state['result'] -is [System.Collections.IDictionary]) { return , $state['result'] }
-    return , (New-GracefulMap @{ state = 'working'; message = 'cut off, it goes on' })
+    return , (New-GracefulMap @{ state = 'working'; message = 'the work was interrupted and is continued' })
 }
 
 # ---- approving
@@ -440,7 +436,7 @@ function Invoke-Approve {
         return , (New-GracefulMap @{ state = 'approved'; message = 'It is approved already.'; approval = $posted })
     }
     if ($null -ne $posted -and @('posting', 'unconfirmed') -ccontains $posted['status'] -and -not (Test-Settled $Engine $id $posted['at'])) {
-        return , (New-GracefulMap @{ state = 'unconfirmed'; message = 'A request was sent and is not confirmed yet.'; approval = $posted })
+        return , (New-GracefulMap @{ state = 'unconfirmed'; message = 'The approval was sent and is not confirmed yet.'; approval = $posted })
     }
     $terms = @{ Leader = $null; Resources = $announced['resources']; EventType = $announced['event_type'] }
     $before = {
@@ -462,8 +458,8 @@ function Invoke-Approve {
     $message = 'Not approved.'
     if (@($done['approved']).Count) { $status = 'approved'; $message = '' }
     elseif (@($done['unconfirmed']).Count) { $status = 'unconfirmed'; $message = 'The service did not confirm the request.' }
-    elseif (@($done['already_started']).Count) { $status = 'started'; $message = 'It has started already.' }
-    elseif (@($done['missing']).Count) { $status = 'gone'; $message = 'It is gone.' }
+    elseif (@($done['already_started']).Count) { $status = 'started'; $message = 'The event has started already.' }
+    elseif (@($done['missing']).Count) { $status = 'gone'; $message = 'The event is gone.' }
     elseif (@($done['unexpected']).Count) { $status = 'unexpected'; $message = @($done['refusals']) -join ' ' }
     $report = New-GracefulMap @{ state = $status }
     $report['message'] = ((@($message) + @($done['warnings'])) -join ' ').Trim()
@@ -542,7 +538,7 @@ function Invoke-PutBackOrder {
         $over = Wait-Document $Engine { Test-EventsGone $Engine $times } 0.5 -Nearly $nearly
         Set-Times $Engine $mine $times
         if (-not $over) {
-            return , (New-GracefulMap @{ state = 'waiting'; message = (Get-StandingMessage $Engine $mine); held = $held; times = (Get-ToldTimes $times) })
+            return , (New-GracefulMap @{ state = 'waiting'; message = (Get-StandingMessage $Engine $mine); held = $held })
         }
     }
     $gone = @($awaited | Where-Object { $answered -or (Test-Gone $times $_) })
@@ -553,7 +549,7 @@ function Invoke-PutBackOrder {
     }
     $result = Get-Rest $Engine 'put_back' $mine
     if ($null -eq $result) { $result = Invoke-Worker $Engine 'put_back' $mine }
-    return , (New-GracefulMap $result @{ held = $held; times = (Get-ToldTimes $times) })
+    return , (New-GracefulMap $result @{ held = $held })
 }
 
 function Test-EventsGone {
@@ -606,8 +602,8 @@ function Get-StandingMessage {
     param($Engine, $Mine)
     $ids = @($Mine)
     $said = @($Engine.Events | Where-Object { $ids -ccontains (Get-GracefulSameId $_['event_id']) } | ForEach-Object { "$($_['event_type']) $($_['event_status'])" })
-    if ($said.Count) { return "waits until it is over: $($said -join ', ')" }
-    return 'waits until it is surely over'
+    if ($said.Count) { return "waits until the event is over: $($said -join ', ')" }
+    return 'waits some seconds until it is certain that the event is gone'
 }
 
 function Get-HeldMessage {
@@ -625,7 +621,7 @@ function Invoke-Release {
     param($Engine)
     if ((Get-GracefulWorkerState $Engine.Keeper)['run_id'] -ceq $Engine.Keeper.Run['run_id']) { Stop-GracefulWorker $Engine.Keeper }
     $released = Clear-GracefulClaim $Engine.Keeper $Engine.Ids
-    return , (New-GracefulMap @{ state = 'released'; message = "$(@($released).Count) claims given back" })
+    return , (New-GracefulMap @{ state = 'released'; message = "$(Format-GracefulCount @($released).Count 'claim') released" })
 }
 
 function Get-GracefulNoted {

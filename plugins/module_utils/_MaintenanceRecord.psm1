@@ -551,13 +551,13 @@ function New-ClaimedEntry {
 function New-GracefulLostClaim {
     # Another run has the event: this one must not act any more.
     param($Claim)
-    $said = 'nobody: the record was closed'
+    $said = 'the record was closed'
     $fields = @{ state = 'held_by_other_run'; holder = $null }
     if ($null -ne $Claim) {
-        $said = Format-Holder $Claim
+        $said = "$(Format-Holder $Claim) holds it"
         $fields['holder'] = Get-Holder $Claim
     }
-    return New-GracefulError "This run does not hold the claim any more. It is held by $said. Nothing was done." 'lost_claim' $fields
+    return New-GracefulError "This run does not hold the claim of the event any more: $said. This run does nothing more on the host." 'lost_claim' $fields
 }
 
 function Update-GracefulRecord {
@@ -608,6 +608,10 @@ function Add-GracefulStepNote {
     Update-GracefulRecord $Keeper $EventIds {
         param($record)
         Add-StepNote $record $Step
+        if (@('doing', 'failed') -ccontains $Step['status']) {
+            # Whichever run has verified that the host is ready: it is not any more.
+            foreach ($entry in @($record['events'].PSBase.Values)) { $entry['ready'] = $null }
+        }
         if ($Mark) {
             $said = $Detail
             if (-not $said) { $said = $Step['name'] }

@@ -53,7 +53,7 @@ function Get-ResultOf {
 function Get-Failure {
     param([string]$Phase, $Item, [string]$Message, [bool]$Late, [int]$Attempts)
     $how = 'failed'
-    if ($Late) { $how = 'was late' }
+    if ($Late) { $how = 'was not done in time' }
     $word = 'Step'
     if ($script:Words.Contains($Phase)) { $word = $script:Words[$Phase] }
     $result = New-GracefulMap
@@ -148,7 +148,7 @@ function Get-KindOf {
     param($Step)
     $kind = Get-Kind $Step['phase'] $Step['kind']
     if ($null -eq $kind) {
-        $message = "the record has a step of kind $(Format-GracefulQuoted $Step['kind']), which is not known here"
+        $message = "the record has a step of kind $(Format-GracefulQuoted $Step['kind']), which this version does not know"
         throw (New-Failed (Get-Failure $Step['phase'] $Step $message $false 1))
     }
     return $kind
@@ -506,21 +506,17 @@ function Invoke-Save {
         $null = Get-Answer $Steps
         $said = ''
         if ($null -ne $Noted) { $said = $Noted['message'] }
-        Add-Note $Steps (New-GracefulMap $Step @{ status = 'done'; message = $said }) 'checkpointed'
+        Add-Note $Steps (New-GracefulMap $Step @{ status = 'done'; message = $said }) 'checkpointed' $said
         return
     }
     $options = Get-Options $Steps $Step
     $tools = Get-Tools $Steps $Step $Noted
     if (Test-Saved $Kind $Step $Noted $options $tools) { return }
-    Add-Note $Steps (New-GracefulMap $Step @{ status = 'doing'; message = ''; before = (New-GracefulMap); data = (New-GracefulMap) })
-    try { $done = & $Kind['Do'] $options $tools }
-    catch {
-        # What was saved before is still there, and better than nothing.
-        if ($null -ne $Noted -and $Noted['data'].PSBase.Count) {
-            Add-Note $Steps (New-GracefulMap (Get-Key $Step) @{ status = 'doing'; data = $Noted['data'] })
-        }
-        throw
-    }
+    # Until it is saved again, what was saved before is better than nothing.
+    $data = New-GracefulMap
+    if (Test-Begun $Noted) { $data = $Noted['data'] }
+    Add-Note $Steps (New-GracefulMap $Step @{ status = 'doing'; message = ''; before = (New-GracefulMap); data = $data })
+    $done = & $Kind['Do'] $options $tools
     Assert-InTime $Steps $done['Message']
     $data = Get-Data $done
     if ($data['fetched']) {
@@ -614,7 +610,7 @@ function Invoke-PutBack {
     $closed = Close-GracefulEvent $Steps.Keeper $Steps.Mine $Steps.Mine 'restored' $Steps.Order['lapsed']
     $told = New-GracefulMap
     $told['state'] = 'put_back'
-    $told['message'] = 'everything is undone and the host is well'
+    $told['message'] = 'everything is undone and the host is healthy'
     $told['closed'] = $closed
     return , $told
 }
@@ -654,11 +650,13 @@ function Invoke-Undo {
     try {
         $byController = Test-ByController $Step['phase'] $Step['kind']
         $inService = -not $Step['before'].Contains('in_service') -or [bool]$Step['before']['in_service']
-        if (-not (Test-Begun $Step)) { $message = 'it was never begun' }
+        if (-not (Test-Begun $Step)) { $message = 'it was never started' }
         elseif (-not $inService) { $message = $script:LeftOut }
         elseif ($byController -and $Step['phase'] -ceq 'checkpoint') { $message = 'nothing to undo' }
         elseif ($byController) {
             if (-not (Test-Answer $Steps $Step 'undo')) {
+                # From now on no run takes it for done, and nothing is undone by a run that has lost its claim.
+                Add-Note $Steps (New-GracefulMap (Get-Key $Step) @{ status = 'doing' })
                 throw (New-Next (Get-ForController $Steps $Step 'undo' (New-GracefulMap @{ before = $Step['before']; options = $Step['options'] })))
             }
             $message = Get-Answer $Steps
@@ -708,7 +706,7 @@ function Assert-Health {
         Add-GracefulMark $Steps.Keeper $Steps.Mine 'failed' $known.Message
         $result = New-GracefulMap
         $result['state'] = 'failed'
-        $result['message'] = "The host is not well: $($known.Message)"
+        $result['message'] = "The host is not healthy: $($known.Message)"
         $result['attempts'] = 1
         $result['step'] = 'health'
         throw (New-Failed $result)
@@ -728,8 +726,8 @@ function Get-Options {
     foreach ($key in @($Step['options'].PSBase.Keys)) {
         if (-not $secrets.Contains($key) -and (Test-GracefulMasked $Step['options'][$key])) {
             throw (New-GracefulError (
-                    "$key has a URL whose secret part is never noted. Write the step down again as it was, or undo it by hand and remove " +
-                    "the host's record"))
+                    "the secret part of the URL in $key is never recorded. Put the step back into the inventory as it was, or undo it by " +
+                    "hand and remove the host's record"))
         }
     }
     return , (New-GracefulMap $Step['options'] $secrets)
@@ -775,7 +773,7 @@ function Get-Tools {
 
 function Assert-InTime {
     param($Steps, [string]$Message)
-    if ((Get-GracefulMonotonic) -gt $Steps.Until) { throw (New-GracefulError "it ended, but only after its time: $Message" 'late') }
+    if ((Get-GracefulMonotonic) -gt $Steps.Until) { throw (New-GracefulError "it was done, but after the deadline: $Message" 'late') }
 }
 
 function Add-Note {

@@ -396,7 +396,7 @@ function Invoke-GracefulWork {
         else {
             $where = "$($_.InvocationInfo.ScriptLineNumber): $($_.Exception.GetType().Name) $($_.Exception.Message)"
             $result['state'] = 'failed'
-            $result['message'] = "The engine met an error of its own: $(Format-GracefulText $where 300)"
+            $result['message'] = "An error in graceful.azure itself: $(Format-GracefulText $where 300)"
         }
     }
     $mine['result'] = $result

@@ -30,8 +30,8 @@ from ._archive_files import (
 )
 from ._archive_format import Entry, Reader, Unwritable, Writer
 from ._errors import EventsError
+from ._files import sync_directory
 from ._patience import Late, Patience
-from ._record_files import sync_directory
 from ._text import clean, quoted
 
 PART = ".part"

@@ -4,9 +4,9 @@
 
 # This file is private to the collection: it may change without notice.
 
-"""Looks at the events and at the host's record; what every order begins or ends with. No Ansible.
+"""The order look: reads the events and the host's record, which every other order does, too. No Ansible.
 
-It stands apart from the rest of the engine because most calls need no more, and Python compiles what a call loads.
+It is a file of its own because most calls need no more, and Python compiles what a call loads.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from ._service import Reading, Service
 
 Json = t.Dict[str, t.Any]
 POLL = 1.0
-# A call that is nearly done may take so many seconds more.
-NEARLY = 5.0
+# Seconds that a call may take longer if what it waits for is nearly over.
+OVERTIME = 5.0
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
@@ -35,7 +35,7 @@ class Order(t.NamedTuple):
     steps: t.Sequence[Json] = ()
     checkpoint: t.Sequence[Json] = ()
     health: t.Sequence[Json] = ()
-    # Why nobody knows what has to be well: then it is not.
+    # Why `health` cannot be used. If it is set, traffic does not return.
     health_mistake: str = ""
     secrets: t.Mapping[str, Json] = {}
     checkpoint_dir: str = ""
@@ -46,16 +46,16 @@ class Order(t.NamedTuple):
     # The document that the caller knows: a wait ends when it changes.
     known: str = ""
     undo_on_failure: bool = False
-    # What became of the step that the controller took, and how its balancers looked before.
+    # The result of the step that the controller took, and how its balancers looked before.
     controller_step: Json | None = None
     looked: t.Mapping[str, Json] = {}
     # For approve: how old, in seconds, this host's own verification may be.
     max_age: float = 60.0
-    # What a step of the controller proved is proven again if it is older than this, in seconds.
+    # For ready: after so many seconds the controller verifies its steps again.
     fresh: float = 30.0
-    # For put_back: events that still stand, and for which the host is put back all the same.
+    # For put_back: events that are still announced, and for which the host is put back all the same.
     lapsed: t.Sequence[str] = ()
-    # For look: whether to see that a record could be written.
+    # For look: whether to test that a record could be written.
     probe_record: bool = False
 
     @property
@@ -81,26 +81,25 @@ class Look:
         self._events: list[Event] = []
         self._error: str | None = None
 
-    @property
-    def _left(self) -> float:
-        return max(0.0, self.order.wait - (self.clock.monotonic() - self._begin))
-
     def carry_out(self) -> Json:
         """Do what the order says as far as it goes, and answer with a report and a fresh observation."""
-        report = self._report()
+        try:
+            report = self._report()
+        except EventsError as exc:
+            report = self._failed(exc)
         return {"report": report, "observation": self._observation(), "warnings": self.warnings}
 
     def _report(self) -> Json:
-        try:
-            return self._look()
-        except EventsError as exc:
-            return {"state": "failed", "message": exc.message, **exc.fields}
+        return self._look()
+
+    def _failed(self, exc: EventsError) -> Json:
+        return {"state": "failed", "message": exc.message, **exc.fields}
 
     def _look(self) -> Json:
         if self.order.probe_record:
             self.keeper.probe()
         if self.order.wait > 0:
-            self._poll(self._changed)
+            self._poll(self._has_changed)
         return {"state": "looked", "message": ""}
 
     def _observation(self) -> Json:
@@ -142,31 +141,35 @@ class Look:
         self._events = seen_by(reading.document, self._vm_name, reading.service_time)
         return True
 
+    @property
+    def _seconds_left(self) -> float:
+        return max(0.0, self.order.wait - (self.clock.monotonic() - self._begin))
+
     def _poll(
-        self, over: t.Callable[[], bool], pause: float = POLL, nearly: t.Callable[[], bool] | None = None
+        self, is_over: t.Callable[[], bool], pause: float = POLL, is_nearly_over: t.Callable[[], bool] | None = None
     ) -> bool:
-        """Read until it is over, or the time of this call is and nothing is nearly over. A failure to read is waited
-        out."""
+        """Read until it is over or the time of this call is; whether it is over. A failed read does not end it."""
         limits = self._service.client.limits
         self._service.client.limits = limits._replace(read_timeout=min(10.0, limits.read_timeout), retries=0)
         try:
             while True:
                 read = self._read()
-                if read and over():
+                if read and is_over():
                     return True
-                late = self.clock.monotonic() - self._begin - self.order.wait
-                if late >= 0 and not (read and nearly and late < NEARLY and nearly()):
+                overtime = self.clock.monotonic() - self._begin - self.order.wait
+                goes_on = read and overtime < OVERTIME and is_nearly_over is not None and is_nearly_over()
+                if overtime >= 0 and not goes_on:
                     return False
-                self.clock.sleep(min(pause, self._left) or pause)
+                self.clock.sleep(min(pause, self._seconds_left) or pause)
         finally:
             self._service.client.limits = limits
 
-    def _changed(self) -> bool:
+    def _has_changed(self) -> bool:
         return bool(self.order.known) and fingerprint(self._events) != self.order.known
 
 
 def why_not_writable(directory: str) -> str | None:
-    """What stands in the way of a record there, without writing anything."""
+    """Why no record could be written there. Nothing is written to find that out."""
     place = directory
     while not os.path.exists(place) and place != os.path.dirname(place):
         place = os.path.dirname(place)

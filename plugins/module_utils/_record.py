@@ -4,7 +4,7 @@
 
 # This file is private to the collection: it may change without notice.
 
-"""What a host remembers: which run has claimed which event, and which steps were taken that must be undone.
+"""What a host remembers: which run has claimed which event, and which steps were taken that have to be undone.
 
 The steps belong to the host and not to an event: two events may need the same host drained, and it is put back when the
 last of them is gone.
@@ -18,14 +18,14 @@ import typing as t
 from ._clock import Clock
 from ._document import UNKNOWN, same_id
 from ._errors import EventsError
-from ._record_files import VERSION, Damaged, Folder, Record, explain
+from ._record_files import DOING, FAILED, UNDONE, VERSION, Damaged, Folder, Record, explain
 from ._text import clean, iso
 
-UNDONE = "undone"
 # A clock that is set back by more than this would keep a dead run's claim alive.
 CLOCK_SLACK = 60.0
 
 Step = t.Dict[str, t.Any]
+Entry = t.Dict[str, t.Any]
 
 
 class Run(t.NamedTuple):
@@ -38,12 +38,12 @@ class Run(t.NamedTuple):
 
 
 class LostClaim(EventsError):
-    """Another run has the event: this one must not act any more."""
+    """Another run has claimed the event, or it was closed: this run must not act any more."""
 
     def __init__(self, claim: t.Mapping[str, t.Any] | None) -> None:
-        said = holder_message(claim) if claim else "nobody: the record was closed"
+        now = f"{holder_message(claim)} holds it" if claim else "the record was closed"
         super().__init__(
-            f"This run does not hold the claim any more. It is held by {said}. Nothing was done.",
+            f"This run does not hold the claim of the event any more: {now}. This run does nothing more on the host.",
             state="held_by_other_run",
         )
         self.holder = None if claim is None else holder(claim)
@@ -59,7 +59,11 @@ def to_system_log(text: str) -> None:
 
 
 class Keeper:
-    """Reads and changes the record on behalf of one run. Every change is made under the lock, and is fenced."""
+    """Reads and changes the record on behalf of one run.
+
+    Every change is made under the lock. Apart from claiming and releasing, a change is fenced: it raises LostClaim and
+    writes nothing if this run does not hold the claim.
+    """
 
     def __init__(
         self, directory: str, run: Run, clock: Clock | None = None, log: t.Callable[[str], None] = to_system_log
@@ -74,8 +78,8 @@ class Keeper:
         return self.clock.utc_now().timestamp()
 
     def read(self) -> Record | None:
-        """The record as it is, without the lock: a file is always whole."""
-        with self._explained():
+        """The record as it is. No lock is needed: the file is always complete."""
+        with self.explained():
             self.folder.inspect()
             return self.folder.read()
 
@@ -83,6 +87,8 @@ class Keeper:
         """Raises if no record could be written. The directory is made."""
         with self._locked():
             self.folder.probe()
+
+    # ---- claims
 
     def claim(
         self, events: t.Sequence[t.Mapping[str, t.Any]], boot_id: str, standing: bool = False
@@ -101,7 +107,7 @@ class Keeper:
                     continue
                 record["events"][event_id] = self._claimed(record, event, entry, other)
                 if standing:
-                    # It was missing for a moment only: the next time begins anew.
+                    # If it was missing for a moment, it was not gone.
                     record["events"][event_id].update(gone=None, gone_reads=0)
             self._write(record)
         return held, warnings
@@ -109,62 +115,95 @@ class Keeper:
     def _read_or_set_aside(self) -> tuple[Record | None, list[str]]:
         try:
             return self.folder.read(), []
-        except Damaged as exc:
+        except Damaged:
             if not self.run.force:
                 raise
-            aside = self.folder.set_aside(exc.file, self.now)
+            aside = self.folder.set_aside(self.now)
             return None, [
-                f"{exc.file} could not be used as a record and was set aside as {aside}. What an earlier run did on "
-                "this host is not known: look into that file, and undo by hand what it did."
+                f"{self.folder.file} could not be used as a record and was set aside as {aside}. What an earlier run "
+                "did on this host is not known: look into that file, and undo by hand what it did."
             ]
 
     def is_stale(self, claim: Record) -> bool:
-        """Also if the clock was set back since: a claim must end some day."""
+        """Whether its run has been silent for too long. If the clock was set back since, that is counted from now."""
         now = self.now
         if claim["renewed"] - now > CLOCK_SLACK:
             claim.update(silent_until=now + claim["silent_until"] - claim["renewed"], renewed=now)
         return bool(now > claim["silent_until"])
 
     def _claimed(
-        self, record: Record, event: t.Mapping[str, t.Any], entry: Record | None, other: Record | None
-    ) -> Record:
+        self, record: Record, event: t.Mapping[str, t.Any], entry: Entry | None, other: Record | None
+    ) -> Entry:
+        """The entry of an event with a claim of this run; `other` is the claim that it replaces."""
         blank = {"ready": None, "started": None, "gone": None, "gone_reads": 0, "gave_up": None, "approval": None}
-        fresh: Record = {**blank, "noticed": self.now, "lapsed": None, **(entry or {})}
+        claimed: Entry = {**blank, "noticed": self.now, "lapsed": None, **(entry or {})}
         known = entry["event"] if entry else {"event_type": UNKNOWN}
-        fresh["event"] = {**known, **{key: value for key, value in event.items() if value is not None}}
-        mine = entry["claim"] if entry and not other else None
-        fresh["claim"] = {
+        claimed["event"] = {**known, **{key: value for key, value in event.items() if value is not None}}
+        renewed = entry is not None and other is None
+        claimed["claim"] = {
             "run_id": self.run.run_id,
             "run_name": self.run.run_name,
-            "since": mine["since"] if mine else self.now,
+            "since": claimed["claim"]["since"] if renewed else self.now,
             "renewed": self.now,
             "silent_until": self.now + self.run.silent_for,
         }
-        if not mine:
-            # Another run's verification does not count for this one.
-            fresh.update(ready=None, gave_up=None)
+        if not renewed:
+            # What another run has verified does not count for this one.
+            claimed.update(ready=None, gave_up=None)
             by = self.run.run_name + (f", taken over from {holder_message(other)}" if other else "")
             self._mark(record, "claimed", by, event["event_id"])
-        return fresh
+        return claimed
 
-    @contextlib.contextmanager
-    def change(self, event_ids: t.Collection[str]) -> t.Iterator[Record]:
-        """The record, to be changed under the lock: only while this run holds the claim of one of these events."""
+    def release(self, event_ids: t.Collection[str]) -> list[str]:
+        """Give the claims back. Where something is not undone, the record stays, for another run to take over."""
+        released = []
         with self._locked():
             record = self.folder.read()
-            entries = [] if record is None else [entry for key, entry in record["events"].items() if key in event_ids]
-            mine = [entry for entry in entries if entry["claim"]["run_id"] == self.run.run_id]
-            if record is None or not mine:
-                raise LostClaim(entries[0]["claim"] if entries else None)
-            for entry in mine:
-                entry["claim"].update(renewed=self.now, silent_until=self.now + self.run.silent_for)
-            yield record
+            if record is None:
+                return []
+            for event_id, entry in self._own(record, event_ids).items():
+                released.append(event_id)
+                entry["claim"]["silent_until"] = self.now
+                self._mark(record, "released", self.run.run_name, entry["event"]["event_id"])
+            if not unfinished(record):
+                for event_id in released:
+                    del record["events"][event_id]
             self._write(record)
+        return released
+
+    # ---- changes, each of them fenced
+
+    @contextlib.contextmanager
+    def change(self, event_ids: t.Collection[str]) -> t.Iterator[tuple[Record, dict[str, Entry]]]:
+        """The record, and in it those of these events that this run has claimed. What is changed is written."""
+        with self._locked():
+            record = self.folder.read() or _empty(self.now, "")
+            own = self._own(record, event_ids)
+            if not own:
+                others = [entry["claim"] for key, entry in record["events"].items() if key in event_ids]
+                raise LostClaim(others[0] if others else None)
+            for entry in own.values():
+                entry["claim"].update(renewed=self.now, silent_until=self.now + self.run.silent_for)
+            yield record, own
+            self._write(record)
+
+    def _own(self, record: Record, event_ids: t.Collection[str]) -> dict[str, Entry]:
+        entries = {key: entry for key, entry in record["events"].items() if key in event_ids}
+        return {key: entry for key, entry in entries.items() if entry["claim"]["run_id"] == self.run.run_id}
+
+    def renew(self, event_ids: t.Collection[str]) -> None:
+        """Only the claim: to be called before something is done that the record does not note."""
+        with self.change(event_ids):
+            pass
 
     def note_step(self, event_ids: t.Collection[str], step: Step, mark: str = "", detail: str = "") -> None:
         """What is new about a step, found by its phase and name; before and after it is taken."""
-        with self.change(event_ids) as record:
+        with self.change(event_ids) as (record, _own):
             self._put_step(record, step)
+            if step["status"] in (DOING, FAILED):
+                # Whichever run has verified that the host is ready: it is not any more.
+                for entry in record["events"].values():
+                    entry["ready"] = None
             if mark:
                 self._mark(record, mark, detail or step["name"])
 
@@ -176,16 +215,39 @@ class Keeper:
         noted.update(step, at=self.now)
 
     def mark(self, event_ids: t.Collection[str], what: str, detail: str = "") -> None:
-        with self.change(event_ids) as record:
+        with self.change(event_ids) as (record, _own):
             self._mark(record, what, detail)
 
-    def note_event(self, event_ids: t.Collection[str], event_id: str, mark: str = "", **fields: t.Any) -> None:
-        with self.change(event_ids) as record:
-            entry = record["events"].get(same_id(event_id))
-            if entry is not None:
-                entry.update(fields)
-                if mark:
-                    self._mark(record, mark, "", event_id)
+    def note_event(self, event_id: str, mark: str = "", **fields: t.Any) -> None:
+        with self.change([event_id]) as (record, own):
+            own[event_id].update(fields)
+            if mark:
+                self._mark(record, mark, "", own[event_id]["event"]["event_id"])
+
+    def close(
+        self, event_ids: t.Collection[str], closed: t.Collection[str], mark: str, lapsed: t.Collection[str] = ()
+    ) -> Record:
+        """Move these events into the history. Returns the record as it was, for the report.
+
+        Events that have lapsed are still announced: they stay, claimed by no run, so that no run drains for them again.
+        """
+        with self.change(event_ids) as (record, own):
+            closing = {event_id: own[event_id] for event_id in closed if event_id in own}
+            for event_id, entry in closing.items():
+                self._mark(record, mark, "", entry["event"]["event_id"])
+                whole = {**record, "events": {event_id: entry}, "closed": self.now}
+                self.folder.archive(whole, event_id, self.now)
+            before: Record = {**record, "events": dict(record["events"]), "steps": list(record["steps"])}
+            for event_id, entry in closing.items():
+                del record["events"][event_id]
+                if event_id in lapsed:
+                    claim = {**entry["claim"], "silent_until": self.now}
+                    record["events"][event_id] = {**entry, "claim": claim, "ready": None, "lapsed": self.now}
+            if all(entry["lapsed"] for entry in record["events"].values()):
+                record["steps"] = unfinished(record)
+            return before
+
+    # ---- what needs no claim
 
     def note_orphan(self, event: t.Mapping[str, t.Any], step: Step, boot_id: str) -> None:
         """A step that was taken although the claim was lost: remembered, so that the next run undoes it."""
@@ -193,56 +255,13 @@ class Keeper:
             record = self.folder.read() or _empty(self.now, boot_id)
             noted = find_step(record, step["phase"], step["name"])
             if noted is None or noted["status"] == UNDONE:
-                self._put_step(record, {**step, "status": "failed"})
+                self._put_step(record, {**step, "status": FAILED})
             event_id = same_id(event["event_id"])
             if event_id not in record["events"]:
                 record["events"][event_id] = self._claimed(record, event, None, None)
                 record["events"][event_id]["claim"]["silent_until"] = self.now
             self._mark(record, "failed", f"{step['name']} was taken after the claim was lost", event["event_id"])
             self.folder.write(record)
-
-    def close(
-        self, event_ids: t.Collection[str], closed: t.Collection[str], mark: str, lapsed: t.Collection[str] = ()
-    ) -> Record:
-        """Move these events into the history. Returns the record as it was, for the report.
-
-        Those that have lapsed still stand: they stay, in nobody's hands, so that no run drains for them again."""
-        with self.change(event_ids) as record:
-            for event_id in closed:
-                entry = record["events"].get(event_id)
-                if entry is not None:
-                    self._mark(record, mark, "", entry["event"]["event_id"])
-                    whole = {**record, "events": {event_id: entry}, "closed": self.now}
-                    self.folder.archive(whole, event_id, self.now)
-            before: Record = {**record, "events": dict(record["events"]), "steps": list(record["steps"])}
-            for event_id in closed:
-                entry = record["events"].pop(event_id, None)
-                if entry is not None and event_id in lapsed:
-                    claim = {**entry["claim"], "silent_until": self.now}
-                    record["events"][event_id] = {**entry, "claim": claim, "ready": None, "lapsed": self.now}
-            if all(entry["lapsed"] for entry in record["events"].values()):
-                record["steps"] = unfinished(record)
-            return before
-
-    def release(self, event_ids: t.Collection[str]) -> list[str]:
-        """Give the claims back. Where something is not undone, the record stays, for another run to take over."""
-        released = []
-        with self._locked():
-            record = self.folder.read()
-            if record is None:
-                return []
-            for event_id in event_ids:
-                entry = record["events"].get(event_id)
-                if entry is None or entry["claim"]["run_id"] != self.run.run_id:
-                    continue
-                released.append(event_id)
-                entry["claim"]["silent_until"] = self.now
-                self._mark(record, "released", self.run.run_name, entry["event"]["event_id"])
-            if not unfinished(record):
-                for event_id in released:
-                    del record["events"][event_id]
-            self._write(record)
-        return released
 
     def _mark(self, record: Record, what: str, detail: str, event_id: str = "") -> None:
         record["timeline"].append({"at": self.now, "what": what, "detail": clean(detail), "event_id": event_id})
@@ -253,11 +272,12 @@ class Keeper:
 
     @contextlib.contextmanager
     def _locked(self) -> t.Iterator[None]:
-        with self._explained(), self.folder.locked(self.clock):
+        with self.explained(), self.folder.locked(self.clock):
             yield
 
     @contextlib.contextmanager
-    def _explained(self) -> t.Iterator[None]:
+    def explained(self) -> t.Iterator[None]:
+        """An error of the file system is raised with advice."""
         try:
             yield
         except OSError as exc:

@@ -4,13 +4,12 @@
 
 # This file is private to the collection: it may change without notice.
 
-"""The file that holds a host's record, and how it survives whatever happens to a writer."""
+"""The file that holds a host's record, and the history of closed ones."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import json
 import os
 import pwd
@@ -20,17 +19,18 @@ import typing as t
 
 from ._clock import Clock
 from ._errors import EventsError, PassingFailure, WrongOption
+from ._files import make_directory, read_json, sync_directory, try_lock, write
 from ._text import clean, quoted
 
 VERSION = 2
 FILE = "record.json"
-STATUSES = ("doing", "done", "failed", "undone")
+PHASES = DRAIN, CHECKPOINT = "drain", "checkpoint"
+STATUSES = DOING, DONE, FAILED, UNDONE = "doing", "done", "failed", "undone"
 LOCK_WAIT = 10.0
 KEPT_IN_HISTORY = 100
 LARGEST_RECORD = 4 * 1024 * 1024
 
 Record = t.Dict[str, t.Any]
-Check = t.Callable[[t.Any], bool]
 
 
 class Damaged(EventsError):
@@ -41,89 +41,79 @@ class Damaged(EventsError):
             f"{file} cannot be used as a record: {why}. It was left as it is. Repair it or move it away, or run with "
             "graceful_force_claim=true, which sets it aside in history/ and begins a new record."
         )
-        self.file = file
 
 
 def is_time(value: t.Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 1e11
 
 
-def _is_text(value: t.Any) -> bool:
-    return isinstance(value, str)
-
-
 def _is_count(value: t.Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
-def _is_mapping(value: t.Any) -> bool:
-    return isinstance(value, dict)
-
-
-def _or_none(check: Check) -> Check:
-    return lambda value: value is None or check(value)
-
-
-def _shaped(**checks: Check) -> Check:
-    return lambda value: isinstance(value, dict) and all(key in value and ok(value[key]) for key, ok in checks.items())
-
-
-def _every(check: Check) -> Check:
-    return lambda value: isinstance(value, list) and all(map(check, value))
-
-
-_is_step = _shaped(
-    phase=_is_text,
-    name=_is_text,
-    kind=_is_text,
-    status=lambda value: value in STATUSES,
-    at=is_time,
-    message=_is_text,
-    attempts=_is_count,
-    timeout=_or_none(is_time),
-    options=_is_mapping,
-    before=_is_mapping,
-    data=_is_mapping,
-)
-_is_claim = _shaped(run_id=_is_text, run_name=_is_text, since=is_time, renewed=is_time, silent_until=is_time)
-_is_entry = _shaped(
-    event=_shaped(event_id=_is_text, event_type=_is_text),
-    claim=_is_claim,
-    noticed=is_time,
-    lapsed=_or_none(is_time),
-    ready=_or_none(is_time),
-    started=_or_none(is_time),
-    gone=_or_none(is_time),
-    gone_reads=_is_count,
-    gave_up=_or_none(_is_text),
-    approval=_or_none(_shaped(at=is_time, status=_is_text, run_id=_is_text, message=_is_text)),
-)
-_PARTS: dict[str, Check] = {
-    "events": lambda value: isinstance(value, dict) and all(map(_is_entry, value.values())),
-    "steps": _every(_is_step),
-    "timeline": _every(_shaped(at=is_time, what=_is_text, detail=_is_text, event_id=_is_text)),
-    "created": is_time,
-    "boot_id": _is_text,
+_EVENT = {"event_id": str, "event_type": str}
+_CLAIM = {"run_id": str, "run_name": str, "since": is_time, "renewed": is_time, "silent_until": is_time}
+_APPROVAL = {"at": is_time, "status": str, "run_id": str, "message": str}
+_ENTRY = {
+    "event": _EVENT,
+    "claim": _CLAIM,
+    "noticed": is_time,
+    "lapsed": (None, is_time),
+    "ready": (None, is_time),
+    "started": (None, is_time),
+    "gone": (None, is_time),
+    "gone_reads": _is_count,
+    "gave_up": (None, str),
+    "approval": (None, _APPROVAL),
 }
+_STEP = {
+    "phase": PHASES,
+    "name": str,
+    "kind": str,
+    "status": STATUSES,
+    "at": is_time,
+    "message": str,
+    "attempts": _is_count,
+    "timeout": (None, is_time),
+    "options": dict,
+    "before": dict,
+    "data": dict,
+}
+_RECORD = {
+    "events": lambda events: isinstance(events, dict) and all(_fits(entry, _ENTRY) for entry in events.values()),
+    "steps": [_STEP],
+    "timeline": [{"at": is_time, "what": str, "detail": str, "event_id": str}],
+    "created": is_time,
+    "boot_id": str,
+}
+
+
+def _fits(value: t.Any, shape: t.Any) -> bool:
+    """A shape is a value, a type, a check, a tuple of choices, or a mapping or list of shapes."""
+    if isinstance(shape, dict):
+        return isinstance(value, dict) and all(key in value and _fits(value[key], part) for key, part in shape.items())
+    if isinstance(shape, list):
+        return isinstance(value, list) and all(_fits(entry, shape[0]) for entry in value)
+    if isinstance(shape, tuple):
+        return any(_fits(value, choice) for choice in shape)
+    if isinstance(shape, type):
+        return isinstance(value, shape)
+    return bool(shape(value)) if callable(shape) else bool(value == shape)
 
 
 def _flaw(record: t.Any) -> str | None:
     """What keeps this JSON from being a record, in words."""
     version = record.get("version") if isinstance(record, dict) else None
-    if not isinstance(version, int) or isinstance(version, bool):
+    if not _is_count(version):
         return "it is JSON, but not a record of this collection"
     if version != VERSION:
         return f"it is of version {version}, and this collection knows version {VERSION} only"
-    wrong = [part for part, ok in _PARTS.items() if part not in record or not ok(record[part])]
+    wrong = [part for part, shape in _RECORD.items() if not _fits(record.get(part), shape)]
     return f"{', '.join(wrong)} missing or of the wrong form" if wrong else None
 
 
-def _no_constant(name: str) -> t.NoReturn:
-    raise ValueError(f"{name} is not JSON")
-
-
 class Folder:
-    """The record of a host, and those that are closed. A file is whole before it gets its name."""
+    """The directory with the record of a host and the history. A file is complete before it gets its name."""
 
     def __init__(self, path: str) -> None:
         if not os.path.isabs(path):
@@ -131,7 +121,7 @@ class Folder:
         self.path = path
         self.file = os.path.join(path, FILE)
         self.history = os.path.join(path, "history")
-        # One name is enough under the lock, and what a killed process left there does not pile up.
+        # One name is enough under the lock, so that what killed processes leave does not pile up.
         self._draft = os.path.join(path, ".draft")
 
     def inspect(self) -> None:
@@ -142,20 +132,22 @@ class Folder:
             return
         if not stat.S_ISDIR(status.st_mode):
             raise WrongOption(f"{self.path} is not a directory. Move it away, or set another graceful_record_dir.")
-        if status.st_uid not in (0, os.geteuid()) or status.st_mode & 0o022:
+        # Who owns a symbolic link decides where it leads to.
+        owners = {status.st_uid, os.lstat(self.path).st_uid}
+        if not owners <= {0, os.geteuid()} or status.st_mode & 0o022:
             raise WrongOption(
-                f"{self.path} (owner {status.st_uid}, mode {stat.S_IMODE(status.st_mode):04o}) can be written by other "
-                f"users than {os.geteuid()}, who could forge records. Give the records a directory of their own, or "
-                "correct its owner and set its mode to 0700."
+                f"{self.path} (owner {', '.join(map(str, sorted(owners)))}, mode {stat.S_IMODE(status.st_mode):04o}) "
+                f"can be written by other users than {os.geteuid()}, who could forge records. Give the records a "
+                "directory of their own, or correct its owner and set its mode to 0700."
             )
 
     @contextlib.contextmanager
     def locked(self, clock: Clock) -> t.Iterator[None]:
-        """Alone with the files; the kernel ends the lock with the process, however that ends."""
+        """No other process reads and changes the record meanwhile. A process that ends loses the lock."""
         self.inspect()
-        _make(self.path)
+        make_directory(self.path)
         give_up = clock.monotonic() + LOCK_WAIT
-        while (lock := take(os.path.join(self.path, ".lock"))) is None:
+        while (lock := try_lock(os.path.join(self.path, ".lock"))) is None:
             if clock.monotonic() >= give_up:
                 raise PassingFailure(
                     f"Another process has kept {self.path}/.lock for {LOCK_WAIT:.0f} s, nothing was written. "
@@ -168,26 +160,20 @@ class Folder:
             os.close(lock)
 
     def read(self) -> Record | None:
-        """The record, None if there is none. Whatever else is there raises."""
-        file = self.file
+        """The record, None if there is none. Raises Damaged for anything else that is there."""
         try:
-            mode = os.lstat(file).st_mode
+            mode = os.lstat(self.file).st_mode
             if not stat.S_ISREG(mode):
                 kind = "symbolic link" if stat.S_ISLNK(mode) else "directory" if stat.S_ISDIR(mode) else "special file"
-                raise Damaged(file, f"it is a {kind}")
-            with open(os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as opened:
-                body = opened.read(LARGEST_RECORD + 1)
+                raise Damaged(self.file, f"it is a {kind}")
+            record = read_json(self.file, LARGEST_RECORD)
         except FileNotFoundError:
             return None
-        if len(body) > LARGEST_RECORD:
-            raise Damaged(file, f"it is larger than {LARGEST_RECORD} bytes")
-        try:
-            record = json.loads(body.decode("utf-8"), parse_constant=_no_constant)
-        except (ValueError, RecursionError) as exc:
-            raise Damaged(file, f"it is not JSON ({clean(exc, 120)})") from exc
+        except ValueError as exc:
+            raise Damaged(self.file, clean(exc, 160)) from exc
         flaw = _flaw(record)
         if flaw:
-            raise Damaged(file, flaw)
+            raise Damaged(self.file, flaw)
         return t.cast(Record, record)
 
     def write(self, record: Record | None) -> None:
@@ -205,18 +191,17 @@ class Folder:
     def archive(self, entry: Record, event_id: str, now: float) -> None:
         """Into the history first: a kill before the record is written leaves the event open, never lost."""
         name = f"{re.sub(r'[^a-z0-9-]', '_', event_id[:64])}.{int(now * 1000)}.json"
-        _make(self.history)
+        make_directory(self.history)
         self._store(entry, os.path.join(self.history, name))
         self._trim(name)
 
-    def set_aside(self, file: str, now: float) -> str:
-        """Move what is no record out of the way, to a name that nothing has."""
+    def set_aside(self, now: float) -> str:
+        """Move what is no record into the history, under a name that nothing has."""
+        make_directory(self.history)
         number = int(now)
-        while os.path.lexists(os.path.join(self.history, f"{os.path.basename(file)}.{number}.damaged")):
+        while os.path.lexists(aside := os.path.join(self.history, f"{FILE}.{number}.damaged")):
             number += 1
-        aside = os.path.join(self.history, f"{os.path.basename(file)}.{number}.damaged")
-        _make(self.history)
-        os.rename(file, aside)
+        os.rename(self.file, aside)
         sync_directory(self.history)
         return aside
 
@@ -245,7 +230,7 @@ class Folder:
 
 
 def explain(exc: OSError, directory: str) -> str:
-    """What the system refused, and what to do about it."""
+    """What the operating system refused, and what to do about it."""
     advice = "Correct this and run again."
     if exc.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         advice = f"Run with become, or set a graceful_record_dir that user {_user()} may read and write."
@@ -262,53 +247,3 @@ def _user() -> str:
         return pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:
         return str(os.geteuid())
-
-
-def take(path: str) -> int | None:
-    """The lock of that name, open, if it could be taken at once. It ends when it is closed, or with this process."""
-    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as exc:
-        os.close(lock)
-        if isinstance(exc, BlockingIOError):
-            return None
-        raise
-    return lock
-
-
-def write(path: str, body: bytes, mode: int = 0o600, sync: bool = True, draft: str = "") -> None:
-    """The file is whole at any moment. Without `sync` a crash of the machine may leave the older content."""
-    draft = draft or f"{path}.draft"
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(draft)
-    try:
-        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
-            file.write(body)
-            file.flush()
-            os.fchmod(file.fileno(), mode)
-            if sync:
-                os.fsync(file.fileno())
-        os.replace(draft, path)
-    except OSError:
-        with contextlib.suppress(OSError):
-            os.unlink(draft)
-        raise
-
-
-def _make(directory: str) -> None:
-    if not os.path.isdir(directory):
-        os.makedirs(directory, 0o700, exist_ok=True)
-        sync_directory(os.path.dirname(directory.rstrip("/")))
-
-
-def sync_directory(directory: str) -> None:
-    opened = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(opened)
-    except OSError as exc:
-        # Some network file systems cannot sync a directory.
-        if exc.errno != errno.EINVAL:
-            raise
-    finally:
-        os.close(opened)

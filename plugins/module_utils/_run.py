@@ -56,10 +56,9 @@ def run(
         )
     except FileNotFoundError as exc:
         raise EventsError(f"{program} cannot be run: there is no such program on this host.") from exc
-    except OSError as exc:
-        raise EventsError(f"{program} cannot be run: {clean(exc.strerror or exc, 200)}.") from exc
-    except (ValueError, subprocess.SubprocessError) as exc:
-        raise EventsError(f"{program} cannot be run: {clean(exc, 200)}.") from exc
+    except (OSError, ValueError, subprocess.SubprocessError) as exc:
+        reason = clean(getattr(exc, "strerror", None) or exc, 200)
+        raise EventsError(f"{program} cannot be run: {reason}.") from exc
     try:
         if note:
             note(process.pid)

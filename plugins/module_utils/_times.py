@@ -13,57 +13,57 @@ import typing as t
 from ._document import STARTED, Event, same_id
 
 Json = t.Dict[str, t.Any]
-# Gone is said after several reads over some seconds; longer for an event that was never seen Started.
+# An event is gone if several reads over some seconds did not show it; longer if it was never seen Started.
 GONE_READS, GONE_SECONDS, GONE_SECONDS_SCHEDULED = 3, 2.0, 5.0
 # After a POST without confirmation the document is read for this long before anybody posts again.
 UNCONFIRMED_FOR = 30.0
 
 
 class Times:
-    """When events were seen Started, and since when they are missing."""
+    """When events were seen Started, and since when they are missing. `entries` has what earlier calls have seen."""
 
-    def __init__(self, event_ids: t.Sequence[str], record: Json, monotonic: float, now: float) -> None:
+    def __init__(self, event_ids: t.Sequence[str], entries: t.Mapping[str, Json], monotonic: float, now: float) -> None:
         self._event_ids = event_ids
-        self._first_missing: dict[str, tuple[float, int]] = {}
         self._now = monotonic
+        # By event id: since when it is missing, by the monotonic clock, and in how many reads it was.
+        self._missing: dict[str, tuple[float, int]] = {}
         self.started: dict[str, float] = {}
         self.missing_since: dict[str, float] = {}
-        # What earlier calls have seen.
-        for event_id, entry in record["events"].items():
-            if event_id in event_ids and entry["started"]:
+        for event_id in event_ids:
+            entry = entries.get(event_id) or {}
+            if entry.get("started"):
                 self.started[event_id] = entry["started"]
-            if event_id in event_ids and entry["gone"]:
-                self.missing_since[event_id] = entry["gone"]
-                self._first_missing[event_id] = (monotonic - max(0.0, now - entry["gone"]), entry["gone_reads"])
+            if entry.get("gone"):
+                # If the clock was set back since, it is counted from now.
+                self.missing_since[event_id] = min(entry["gone"], now)
+                self._missing[event_id] = (monotonic - (now - self.missing_since[event_id]), entry["gone_reads"])
 
     def note(self, events: t.Sequence[Event], monotonic: float, now: float) -> None:
+        """What one read of the document has shown."""
         self._now = monotonic
         status = {same_id(event["event_id"]): event["event_status"] for event in events}
         for event_id in self._event_ids:
             if event_id in status:
-                self._first_missing.pop(event_id, None)
+                self._missing.pop(event_id, None)
                 self.missing_since.pop(event_id, None)
-                if status[event_id].lower() == STARTED.lower():
+                if status[event_id] == STARTED:
                     self.started.setdefault(event_id, now)
             else:
-                since, reads = self._first_missing.get(event_id, (monotonic, 0))
-                self._first_missing[event_id] = (since, reads + 1)
+                since, reads = self._missing.get(event_id, (monotonic, 0))
+                self._missing[event_id] = (since, reads + 1)
                 self.missing_since.setdefault(event_id, now)
 
     def gone(self, event_id: str) -> bool:
-        since, reads = self._first_missing.get(event_id, (0.0, 0))
+        since, reads = self._missing.get(event_id, (0.0, 0))
         needed = GONE_SECONDS if event_id in self.started else GONE_SECONDS_SCHEDULED
         return reads >= GONE_READS and self._now - since >= needed
 
     def reads(self, event_id: str) -> int:
-        return self._first_missing.get(event_id, (0.0, 0))[1]
+        return self._missing.get(event_id, (0.0, 0))[1]
 
     def all_gone(self) -> bool:
         return all(map(self.gone, self._event_ids))
 
     def nearly_gone(self) -> bool:
-        """Whether all of them are missing, and only the time to be sure is not over: some seconds at most."""
+        """Whether all of them are missing, but not for long enough: that takes some seconds at most."""
         return all(map(self.reads, self._event_ids)) and not self.all_gone()
-
-    def told(self) -> Json:
-        return {"started": self.started, "gone": self.missing_since}

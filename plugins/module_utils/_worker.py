@@ -4,35 +4,34 @@
 
 # This file is private to the collection: it may change without notice.
 
-"""Work that takes long, in a process of its own: a lost connection does not cut it off, and calls can look in on it."""
+"""Long work in a process of its own: a lost connection does not end it, and later calls ask for its result."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
-import json
 import os
 import signal
 import typing as t
 
 from ._clock import Clock
 from ._errors import EventsError
+from ._files import read_json, try_lock, write_json
 from ._kind import Runner
 from ._look import current_boot
-from ._record_files import take, write
 
 Json = t.Dict[str, t.Any]
 Work = t.Callable[[t.Callable[[str], None]], Json]
 LOCK = ".worker.lock"
 STATE = ".worker.json"
-# The program that a worker runs. It outlives a worker that is killed, and would act long after the host was put back.
+# The program that a worker runs. If the worker is killed, it would go on, even after the host was put back.
 PROGRAM = ".worker.program"
-# What a worker may use to end by itself when it is told to.
+# Seconds that a process may take to end after a signal.
 GRACE = 5.0
 
 
 class Worker:
-    """At most one on a host. Its lock ends with its process; its state file says whose it is and how far it came."""
+    """At most one on a host: it holds a lock that ends with its process. Its state file says what it does for whom."""
 
     def __init__(self, directory: str, clock: Clock) -> None:
         self._lock = os.path.join(directory, LOCK)
@@ -42,23 +41,26 @@ class Worker:
 
     @property
     def runner(self) -> Runner:
-        """Runs programs for the work, so that what a killed worker leaves can be ended."""
+        """Runs programs for the work, and notes them, so that they can be ended if the worker is killed."""
         from ._run import run
 
         return functools.partial(run, note=self._note_program)
 
-    def running(self) -> Json | None:
-        """Whose worker is at work, None if none is."""
-        return None if self._is_free() else self.state()
+    def is_running(self) -> bool:
+        lock = try_lock(self._lock)
+        if lock is not None:
+            os.close(lock)
+        return lock is None
 
     def state(self) -> Json:
+        """Whose work it is, by the keys of its owner, and `progress` or `result`; empty if it cannot be read."""
         return _read(self._state)
 
-    def start(self, owner: Json, work: Work) -> None:
-        """Begin the work in a process that does not end with this one."""
-        lock = take(self._lock)
+    def start(self, owner: Json, work: Work) -> bool:
+        """Begin the work in a process that does not end with this one. False if another worker has begun first."""
+        lock = try_lock(self._lock)
         if lock is None:
-            raise EventsError("Another process works on this host. It is looked at again in a moment.")
+            return False
         try:
             self._end_program()
             self._write(owner)
@@ -68,46 +70,47 @@ class Worker:
             raise
         if child:
             os.close(lock)
-            return
+            return True
         # The lock stays open here until this process ends.
         status = 1
         try:
             _detach(lock)
             signal.signal(signal.SIGTERM, _stop)
-            self._write({**owner, "pid": os.getpid()})
-            self.work(owner, work)
+            self.work({**owner, "pid": os.getpid()}, work)
             status = 0
         finally:
             os._exit(status)
 
-    def work(self, owner: Json, work: Work) -> Json:
-        """Do the work in this process."""
-        owner = {**owner, "pid": os.getpid()}
+    def work(self, owner: Json, work: Work) -> None:
+        """Do the work in this process. Whatever it raises is its result."""
 
         def progress(message: str) -> None:
             self._write({**owner, "progress": message})
 
+        self._write(owner)
         try:
             result = work(progress)
         except EventsError as exc:
             result = {"state": exc.fields.get("state", "failed"), "message": exc.message}
         except Exception as exc:
-            result = {"state": "failed", "message": f"The engine met an error of its own: {exc!r:.300}"}
+            result = {"state": "failed", "message": f"An error in graceful.azure itself: {exc!r:.300}"}
         self._write({**owner, "result": result})
-        return result
 
-    def note_told(self, state: Json) -> None:
-        """Remember that somebody has heard the result."""
-        if "result" in state:
-            self._write({**state, "told": True})
+    def note_reported(self, state: Json) -> None:
+        """Remember that a call has returned this result."""
+        lock = try_lock(self._lock)
+        # Otherwise the next worker has begun, and the state is its own.
+        if lock is not None:
+            self._write({**state, "reported": True})
+            os.close(lock)
 
     def wait(self, seconds: float) -> bool:
-        """Whether the work is over, after waiting for so long at most."""
+        """Wait for the worker to end, for so long at most; whether it has ended."""
         end, pause = self._clock.monotonic() + seconds, 0.01
         while True:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(-1, os.WNOHANG)
-            if self._is_free():
+            if not self.is_running():
                 return True
             left = end - self._clock.monotonic()
             if left <= 0:
@@ -116,10 +119,10 @@ class Worker:
             pause = min(0.2, pause * 1.5)
 
     def stop(self) -> None:
-        """End a worker whose run has lost its claim, or whose order was replaced, and what it runs."""
+        """End the worker and the program that it runs."""
         for number in (signal.SIGTERM, signal.SIGKILL):
             pid = self.state().get("pid")
-            if self.running() is None:
+            if not self.is_running():
                 break
             if isinstance(pid, int) and pid > 1:
                 with contextlib.suppress(OSError):
@@ -154,21 +157,14 @@ class Worker:
             self._clock.sleep(0.05)
         self._note_program(None)
 
-    def _is_free(self) -> bool:
-        lock = take(self._lock)
-        if lock is not None:
-            os.close(lock)
-        return lock is not None
-
     def _write(self, state: Json, path: str = "") -> None:
         with contextlib.suppress(OSError):
-            write(path or self._state, json.dumps(state).encode("ascii"), sync=False)
+            write_json(path or self._state, state, sync=False)
 
 
 def _read(path: str) -> Json:
     try:
-        with open(path, encoding="utf-8") as file:
-            state = json.load(file)
+        state = read_json(path)
     except (OSError, ValueError):
         return {}
     return state if isinstance(state, dict) else {}
@@ -191,12 +187,10 @@ def _stop(_number: int, _frame: t.Any) -> None:
 
 
 def _detach(kept: int) -> None:
-    """Of a session of its own, with nothing open that its caller waits for."""
+    """Into a session of its own, with nothing open that its caller waits for."""
     os.setsid()
     nothing = os.open(os.devnull, os.O_RDWR)
     for number in (0, 1, 2):
         os.dup2(nothing, number)
-    for number in range(3, 256):
-        if number != kept:
-            with contextlib.suppress(OSError):
-                os.close(number)
+    os.closerange(3, kept)
+    os.closerange(kept + 1, 256)

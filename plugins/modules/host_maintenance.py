@@ -277,9 +277,10 @@ def carry_out(module: AnsibleModule, service: Service) -> dict[str, t.Any]:
     skipped = module.check_mode and order.order != "look"
     if module.check_mode:
         order = order._replace(order="look", wait=0.0 if skipped else order.wait, probe_record=False)
-    before = _noted(_record(keeper))
-    result = _engine_for(order)(order, service, params["vm_name"], keeper).carry_out()
-    # Ansible does not show what a module warns of if an action plugin calls it: they come with the rest.
+    before = _compared(_record(keeper))
+    engine = Look if order.order == "look" else _engine()
+    result = engine(order, service, params["vm_name"], keeper).carry_out()
+    # Ansible does not show the warnings of a module that an action plugin calls, so they are part of the observation.
     result["observation"]["warnings"] = result.pop("warnings")
     if params["probe_record"] and not requests_are_there():
         # Who prepares a host wants to know whether the other modules can run there, too.
@@ -288,12 +289,11 @@ def carry_out(module: AnsibleModule, service: Service) -> dict[str, t.Any]:
         result["observation"]["record_error"] = why_not_writable(params["record_dir"])
     if skipped:
         result["report"] = {"state": "skipped", "message": "Check mode: nothing was done."}
-    return dict(result, changed=before != _noted(result["observation"]["record"]))
+    return dict(result, changed=before != _compared(result["observation"]["record"]))
 
 
-def _engine_for(order: Order) -> type[Look]:
-    if order.order == "look":
-        return Look
+def _engine() -> type[Look]:
+    # Loaded only if it is needed: most calls only look.
     from ansible_collections.graceful.azure.plugins.module_utils._engine import Engine
 
     return Engine
@@ -307,14 +307,14 @@ def _record(keeper: Keeper) -> t.Mapping[str, t.Any] | None:
         return None
 
 
-def _noted(record: t.Mapping[str, t.Any] | None) -> t.Any:
-    """What is a change of the host: that a claim was renewed, or something verified again, is none."""
+def _compared(record: t.Mapping[str, t.Any] | None) -> t.Any:
+    """What makes a difference to `changed`: not that a claim was renewed, or something verified again."""
     if record is None:
         return None
     events = {
         key: (one["claim"]["run_id"], (one["approval"] or {}).get("status")) for key, one in record["events"].items()
     }
-    # What was done again within one call is noted as before but for its mark.
+    # A step that was done again within one call differs in its mark only.
     marks = [mark["at"] for mark in record["timeline"] if mark["what"] in ("draining", "checkpointed")]
     return events, [(step["phase"], step["name"], step["status"]) for step in record["steps"]], marks
 

@@ -152,7 +152,7 @@ def steps_of(result: Json) -> dict[str, str] | None:
 
 
 READY = "[0-9]+ steps? done, [0-9]+ saved, all verified"
-DONE = "everything is undone and the host is well"
+DONE = "everything is undone and the host is healthy"
 NOT_FRESH = "This host has not verified in the last moments that it is ready.*"
 BEGIN: Json = {"wait": LONG}
 ONE: Json = {"steps": [step("one")], "wait": LONG}
@@ -180,7 +180,7 @@ CASES: t.Sequence[Case] = (
             Turn("ready", "ready", "0 steps done, 0 saved, all verified", BEGIN, steps={}),
             Turn("approve", "approved", "", steps={}),
             Turn("approve", "approved", "It is approved already.", steps={}),
-            Turn("put_back", "waiting", "waits until it is over: Reboot Started", {"wait": 1}, steps={}),
+            Turn("put_back", "waiting", "waits until the event is over: Reboot Started", {"wait": 1}, steps={}),
             Turn("put_back", "put_back", DONE, BEGIN, first=[("complete",)]),
         ),
     ),
@@ -239,7 +239,7 @@ CASES: t.Sequence[Case] = (
             Turn(
                 "ready",
                 "failed",
-                r"Drain step 'slow' \(command\) was late: \S+ did not end within .* s and was stopped\.",
+                r"Drain step 'slow' \(command\) was not done in time: \S+ did not end within .* s and was stopped\.",
                 {"steps": [step("slow", do="sleep", timeout=5)], "wait": LONG},
                 steps={"slow": "failed"},
             ),
@@ -272,7 +272,7 @@ CASES: t.Sequence[Case] = (
         "a_drain_that_hangs_is_stopped_by_a_release",
         (
             Turn("ready", "working", options=HANGS),
-            Turn("release", "released", "1 claims given back", first=[("alive", "slow")], steps={"slow": "doing"}),
+            Turn("release", "released", "1 claim released", first=[("alive", "slow")], steps={"slow": "doing"}),
             Turn("look", "looked", "", first=[("quiet", "slow")]),
         ),
     ),
@@ -283,13 +283,13 @@ CASES: t.Sequence[Case] = (
             Turn(
                 "ready",
                 "working",
-                "another run is at work on this host, for another event",
+                "waits until another run has finished its work on this host, for another event",
                 {"run_id": "second", "both": True, "wait": 1},
                 first=[("alive", "slow"), ("publish",)],
                 steps={"slow": "doing"},
             ),
             Turn("ready", "working", options=HANGS, steps={"slow": "doing"}),
-            Turn("release", "released", "1 claims given back", steps={"slow": "doing"}),
+            Turn("release", "released", "1 claim released", steps={"slow": "doing"}),
             Turn("ready", "ready", READY, {**BEGIN, "run_id": "second", "both": True}, first=[("quiet", "slow")]),
         ),
     ),
@@ -299,7 +299,7 @@ CASES: t.Sequence[Case] = (
             Turn(
                 "ready",
                 "failed",
-                r"Drain step 'one' \(command\) was late: no time is left for it",
+                r"Drain step 'one' \(command\) was not done in time: no time is left for it",
                 {**ONE, "seconds": 0},
                 steps={"one": "failed"},
             ),
@@ -316,10 +316,10 @@ CASES: t.Sequence[Case] = (
             Turn(
                 "approve",
                 "held_by_other_run",
-                r"This run does not hold the claim any more. It is held by the second \(since .*\). Nothing was done.",
+                r"This run does not hold the claim of the event any more: the second \(since .*\) holds it\. .*",
             ),
-            Turn("release", "released", "0 claims given back", steps={"one": "done"}),
-            Turn("release", "released", "1 claims given back", {"run_id": "second"}, steps={"one": "done"}),
+            Turn("release", "released", "0 claims released", steps={"one": "done"}),
+            Turn("release", "released", "1 claim released", {"run_id": "second"}, steps={"one": "done"}),
             Turn("ready", "ready", READY, ONE, steps={"one": "done"}),
             Turn("put_back", "put_back", DONE, BEGIN, first=[("forget",)]),
         ),
@@ -329,20 +329,32 @@ CASES: t.Sequence[Case] = (
         (
             Turn("ready", "ready", READY, {**BEGIN, "silent_for": 0}, steps={}),
             Turn("ready", "ready", READY, {**BEGIN, "run_id": "second"}, steps={}),
-            Turn("release", "released", "1 claims given back", {"run_id": "second"}),
+            Turn("release", "released", "1 claim released", {"run_id": "second"}),
         ),
     ),
     Case(
         "an_event_that_does_not_stand_drains_nothing",
         (
-            Turn("ready", "gone", "Nothing stands.", ONE, first=[("start",)]),
-            Turn("ready", "gone", "Nothing stands.", ONE, first=[("complete",)]),
+            Turn(
+                "ready",
+                "gone",
+                "There is nothing to get ready for: the events have started or are gone.",
+                ONE,
+                first=[("start",)],
+            ),
+            Turn(
+                "ready",
+                "gone",
+                "There is nothing to get ready for: the events have started or are gone.",
+                ONE,
+                first=[("complete",)],
+            ),
         ),
     ),
     Case(
         "nothing_is_approved_that_is_not_ready",
         (
-            Turn("approve", "held_by_other_run", r".* It is held by nobody: the record was closed. Nothing was done."),
+            Turn("approve", "held_by_other_run", r".*: the record was closed. This run does nothing more on the host."),
             Turn("ready", "ready", READY, BEGIN, steps={}),
             Turn("approve", "failed", NOT_FRESH, {"max_age": 0}, steps={}),
             Turn(
@@ -352,7 +364,7 @@ CASES: t.Sequence[Case] = (
                 {"event": {"event_type": "Freeze"}},
                 steps={},
             ),
-            Turn("approve", "started", "It has started already.", first=[("start",)], steps={}),
+            Turn("approve", "started", "The event has started already.", first=[("start",)], steps={}),
         ),
     ),
     Case(
@@ -375,11 +387,11 @@ CASES: t.Sequence[Case] = (
             Turn(
                 "ready",
                 "failed",
-                r"Drain step 'site' \(tasks\) was late: too slow",
+                r"Drain step 'site' \(tasks\) was not done in time: too slow",
                 {**ASKED, **answer("site", "do", False, message="too slow", late=True)},
                 steps={"site": "failed"},
             ),
-            Turn("put_back", "next", ".*", BEGIN, first=[("forget",)], steps={"site": "failed"}),
+            Turn("put_back", "next", ".*", BEGIN, first=[("forget",)], steps={"site": "doing"}),
             Turn("put_back", "put_back", DONE, answer("site", "undo")),
         ),
     ),
@@ -403,7 +415,7 @@ CASES: t.Sequence[Case] = (
             Turn(
                 "put_back",
                 "failed",
-                "The host is not well: The health check of .* did not pass. .*",
+                "The host is not healthy: The health check of .* did not pass. .*",
                 {**BEGIN, "health": [well("test")]},
                 first=[("forget",)],
                 steps={"one": "undone", "front": "done"},
@@ -411,7 +423,7 @@ CASES: t.Sequence[Case] = (
             Turn(
                 "put_back",
                 "failed",
-                "The host is not well: nobody knows",
+                "The host is not healthy: nobody knows",
                 {"health_mistake": "nobody knows"},
                 steps={"one": "undone", "front": "done"},
             ),
@@ -421,7 +433,7 @@ CASES: t.Sequence[Case] = (
                 ".*",
                 {"wait": 2, "health": [well("test")]},
                 first=[("write", "well")],
-                steps={"one": "undone", "front": "done"},
+                steps={"one": "undone", "front": "doing"},
             ),
             Turn("put_back", "put_back", DONE, {**answer("front", "undo", kind="haproxy"), "health": [well("test")]}),
         ),
@@ -459,7 +471,7 @@ CASES: t.Sequence[Case] = (
             Turn(
                 "ready",
                 "failed",
-                r"Drain step 'one' \(command\) failed: url has a URL whose secret part is never noted. .*",
+                r"Drain step 'one' \(command\) failed: the secret part of the URL in url is never recorded. .*",
                 {"steps": [{"name": "one", "kind": "command", "options": {"url": "http://…@host/"}}], "wait": LONG},
                 steps={"one": "failed"},
             ),
@@ -481,7 +493,7 @@ CASES: t.Sequence[Case] = (
             Turn(
                 "put_back",
                 "failed",
-                "The host is not well: .*",
+                "The host is not healthy: .*",
                 {**BEGIN, "health": [well("test", "dump", 20)]},
                 first=[("forget",)],
             ),

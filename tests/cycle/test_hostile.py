@@ -177,7 +177,7 @@ def test_a_host_whose_health_checks_cannot_be_evaluated_any_more_is_not_well(fle
     with fleet.once(lambda: bool(fleet.posts()), port.unlink):
         run = fleet.run()
     assert run.status == 2, run.output[-4000:]
-    assert "The host is not well: graceful_health cannot be evaluated" in run.output, run.output[-4000:]
+    assert "The host is not healthy: graceful_health cannot be evaluated" in run.output, run.output[-4000:]
     assert fleet.record("web1"), "it is not done with"
 
 

@@ -387,7 +387,7 @@ def test_a_failed_drain_is_undone_where_that_is_asked_for_and_not_tried_again(st
 def test_a_step_does_not_outlive_its_time(stage: Stage, case: Case) -> None:
     outcome = stage.outcome(case)
     assert not outcome.report["ready"]
-    assert " was late: " in outcome.report["reason"], outcome.report
+    assert " was not done in time: " in outcome.report["reason"], outcome.report
     assert outcome.report["steps"][-1]["status"] == "failed"
     assert not (outcome.folder / "woke").exists()
 
@@ -446,7 +446,7 @@ def test_no_steps_are_done_at_once(stage: Stage) -> None:
 def test_nothing_is_drained_for_an_event_that_is_gone(stage: Stage) -> None:
     outcome = stage.outcome(NO_EVENT)
     assert not outcome.report["ready"]
-    assert outcome.report["reason"] == "Nothing stands."
+    assert outcome.report["reason"] == "There is nothing to get ready for: the events have started or are gone."
     assert not (outcome.folder / "out").exists()
 
 
@@ -454,7 +454,7 @@ def test_nothing_is_undone_while_the_event_stands(stage: Stage) -> None:
     outcome = stage.outcome(STANDING)
     assert outcome.report["ready"]
     assert not outcome.reports[1]["ready"]
-    assert "waits until it is over: Reboot Scheduled" in outcome.reports[1]["reason"]
+    assert "waits until the event is over: Reboot Scheduled" in outcome.reports[1]["reason"]
     assert (outcome.folder / "out").exists()
 
 
@@ -494,7 +494,7 @@ def test_traffic_does_not_return_to_a_host_that_is_not_well(stage: Stage) -> Non
     outcome = stage.outcome(UNWELL)
     _drained, unwell, well = outcome.reports
     assert not unwell["restored"]
-    assert unwell["reason"].startswith("The host is not well:")
+    assert unwell["reason"].startswith("The host is not healthy:")
     noted = {step["name"]: step["status"] for step in unwell["record"]["steps"]}
     assert noted == {"balancer": "done", "front": "undone"}
     assert well["restored"], well

@@ -378,7 +378,7 @@ def test_a_host_gets_ready_approves_once_and_is_put_back(stage: Stage) -> None:
     ]
     assert outcome.reports[0]["observation"]["record"] is None
     assert steps_of(outcome.reports[1]) == {"balancer": "done", "front": "done"}
-    assert outcome.reports[6]["msg"] == "After 4 s: waits until it is over: Reboot Started"
+    assert outcome.reports[6]["msg"] == "After 4 s: waits until the event is over: Reboot Started"
     assert outcome.posts == 1
     assert (outcome.folder / "orders").read_text().splitlines() == ["off front", "on front"]
     assert not (outcome.folder / "out").exists()
@@ -431,7 +431,7 @@ def test_a_task_for_an_event_that_is_gone_fails_and_drains_nothing(stage: Stage)
 def test_traffic_does_not_return_to_a_host_that_is_not_well(stage: Stage) -> None:
     outcome = stage.outcome(UNWELL)
     assert states(outcome) == ["ok ready changed", "failed failed"]
-    assert "not well" in outcome.reports[1]["msg"]
+    assert "not healthy" in outcome.reports[1]["msg"]
     assert (outcome.folder / "out").exists()
 
 

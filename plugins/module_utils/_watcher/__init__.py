@@ -4,4 +4,4 @@
 
 # This file is private to the collection: it may change without notice.
 
-"""The watcher: a service on the host that tells every change of the announced events, and can act on its own."""
+"""The watcher: a service on the host that reports every change of the announced events, and can act on its own."""

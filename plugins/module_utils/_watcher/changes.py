@@ -37,7 +37,7 @@ class Change(t.NamedTuple):
 
 
 class Source(t.NamedTuple):
-    """Who tells."""
+    """Who sends the message."""
 
     host: str
     vm_name: str | None = None
@@ -50,11 +50,7 @@ def compare(
 ) -> tuple[list[Change], dict[str, Json]]:
     """What is new, and what is known now. An event that is missing is gone after several reads over some seconds."""
     present = _by_id(events)
-    # A clock that was set back would otherwise delay what is gone by as much.
-    known = {
-        key: {**entry, "gone": min(entry["gone"], now)} if entry["gone"] else entry for key, entry in known.items()
-    }
-    times = Times(list(known), {"events": known}, monotonic, now)
+    times = Times(list(known), known, monotonic, now)
     times.note(list(present.values()), monotonic, now)
     changes: list[Change] = []
     after: dict[str, Json] = {}
@@ -87,8 +83,13 @@ def _by_id(events: t.Sequence[Event]) -> dict[str, Event]:
 
 
 def _entry(event: Event, started: float | None, boot_id: str) -> Json:
-    told = {**event, "seconds_left": None}
-    return {"event": told, "started": started, "gone": None, "gone_reads": 0, "boot_id": boot_id}
+    return {
+        "event": {**event, "seconds_left": None},
+        "started": started,
+        "gone": None,
+        "gone_reads": 0,
+        "boot_id": boot_id,
+    }
 
 
 def _outcome(entry: Json, boot_id: str) -> str:

@@ -14,10 +14,10 @@ import typing as t
 
 from .._client import Limits
 from .._errors import WrongOption
+from .._files import read_json
 from .._service import Service, service_of
 from .._text import clean
 from .._transport import PlainTransport
-from . import files
 
 Json = t.Dict[str, t.Any]
 VERSION = 1
@@ -26,12 +26,12 @@ ALL, AFFECTED = AUDIENCES = ("all", "affected")
 
 
 class Receiver(t.NamedTuple):
-    """Who is told. What is secret comes from the other file."""
+    """Where messages are sent to. What is secret comes from the other file."""
 
     name: str
     url: str
     kind: str = CLOUDEVENTS
-    # Which changes it is told, and whether also those of events that concern other VMs only.
+    # Which changes it gets, and whether also those of events that affect other VMs only.
     changes: t.Sequence[str] = ()
     events: str = ALL
     timeout: float = 10.0
@@ -106,11 +106,11 @@ def _read(path: str, secret: bool = False) -> Json:
     try:
         if secret:
             _demand_private(path, os.stat(path))
-        content = files.read_json(path)
+        content = read_json(path)
     except OSError as exc:
         raise WrongOption(f"{path}: {exc.strerror or exc}. Apply the role graceful.azure.watcher, as root.") from exc
     except ValueError as exc:
-        # What the error says could quote a secret.
+        # The error itself could quote a secret.
         raise WrongOption(f"{path} is not JSON. Apply the role graceful.azure.watcher again.") from exc
     if not isinstance(content, dict):
         raise WrongOption(f"{path} is not a configuration. Apply the role graceful.azure.watcher again.")

@@ -66,7 +66,6 @@ class Seen(t.NamedTuple):
 def text(requests: Requests, seen: Seen) -> str:
     """The file, without timestamps: node_exporter takes none."""
     number = seen.incarnation if isinstance(seen.incarnation, int) else None
-    own, drained = int(seen.on_its_own), int(is_drained(seen.record))
     waiting = [Sample(count, {"receiver": name}) for name, (count, _dropped) in seen.waiting.items()]
     dropped = [Sample(count, {"receiver": name}) for name, (_waiting, count) in seen.waiting.items()]
     families: t.Sequence[tuple[str, str, str, t.Iterable[Sample]]] = (
@@ -78,8 +77,13 @@ def text(requests: Requests, seen: Seen) -> str:
         ("request_error", "counter", "Requests to the metadata service that failed", _known(requests.errors)),
         ("last_success_timestamp_seconds", "gauge", "When the document was last read", _known(requests.last_success)),
         ("not_before_seconds", "gauge", "Seconds until NotBefore of an announced event", _seconds_left(seen.events)),
-        ("host_drained", "gauge", "Whether this host is out of service, 1 or 0", _known(drained)),
-        ("watcher_on_its_own", "gauge", "Whether this host drains itself if no run does, 1 or 0", _known(own)),
+        ("host_drained", "gauge", "Whether this host is out of service, 1 or 0", _known(int(is_drained(seen.record)))),
+        (
+            "watcher_on_its_own",
+            "gauge",
+            "Whether this host drains itself if no run does, 1 or 0",
+            _known(int(seen.on_its_own)),
+        ),
         ("watcher_waiting_messages", "gauge", "Messages that the receiver has not taken yet", waiting),
         ("watcher_dropped_messages_total", "counter", "Messages that the receiver never got", dropped),
     )
@@ -135,8 +139,8 @@ def _approvals(record: Json | None) -> t.Iterator[Sample]:
 def _seconds_left(events: t.Iterable[t.Mapping[str, t.Any]]) -> t.Iterator[Sample]:
     for event in events:
         if event["seconds_left"] is not None:
-            mine = {True: "true", False: "false"}.get(event["affects_me"], "unknown")
-            labels = {"eventID": event["event_id"], "eventType": event["event_type"], "affectsMe": mine}
+            affects_me = {True: "true", False: "false"}.get(event["affects_me"], "unknown")
+            labels = {"eventID": event["event_id"], "eventType": event["event_type"], "affectsMe": affects_me}
             yield Sample(event["seconds_left"], labels)
 
 

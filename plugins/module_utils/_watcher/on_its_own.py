@@ -6,7 +6,7 @@
 
 """The host acts on its own if no run has claimed its event in time: it drains, saves, and puts itself back.
 
-It gives way to every run. Its claim never keeps a run out, and it does nothing while a run has the host in hand.
+Every run goes first: a run takes over its claim at any time, and it does nothing while a run has claimed an event.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Planner:
         record = host.record or {"events": {}, "steps": []}
         others = [entry["claim"] for entry in record["events"].values() if self._is_held(entry["claim"], host.now)]
         if others:
-            # Also for its other events: the steps belong to the host, and a run has them in hand.
+            # Also for its other events: the steps belong to the host, and the run takes care of them.
             return Plan(None, f"{clean(others[0]['run_name'], 80)} is handling it")
         wanted = [event for event in host.events if self._wants(event, record, host)]
         if wanted:
@@ -98,7 +98,7 @@ class Planner:
         return Plan(None, self._why_nothing(host))
 
     def _is_held(self, claim: Json, now: float) -> bool:
-        """The claim of a run that may be alive. One from the future is for the engine to judge."""
+        """Whether it is the claim of a run that may be alive. If the clock was set back since, the engine decides."""
         other = claim["run_id"] != self._run.run_id
         return bool(other and claim["silent_until"] >= now and claim["renewed"] - now <= CLOCK_SLACK)
 
@@ -124,7 +124,7 @@ class Planner:
             return False
         if not self._drains(event, host) and not self._may_approve(event, host):
             return False
-        begun = entry is not None and bool(unfinished({"steps": record["steps"]}) or entry["ready"])
+        begun = entry is not None and bool(unfinished(record) or entry["ready"])
         return begun or self._is_time(event)
 
     def _drains(self, event: Event, host: Host) -> bool:
@@ -156,9 +156,9 @@ class Planner:
         if event is None or event["event_status"] == STARTED:
             return True
         if self._has_lapsed(event, record, host):
-            # What was put back for that is only remembered as long as the event stands.
+            # Once it was put back for that, it is only remembered as long as the event is announced.
             return not entry["lapsed"]
-        return bool(unfinished({"steps": record["steps"]})) or _is_approved(entry) or self._gave_up(entry)
+        return bool(unfinished(record)) or _is_approved(entry) or self._gave_up(entry)
 
     def _ready(self, wanted: t.Sequence[Event], host: Host) -> Plan:
         approve = [event for event in wanted if self._may_approve(event, host)]
@@ -186,13 +186,13 @@ class Planner:
         )
 
     def _why_nothing(self, host: Host) -> str:
-        mine = [event for event in host.events if event["affects_me"] and event["event_status"] == SCHEDULED]
+        affecting = [event for event in host.events if event["affects_me"] and event["event_status"] == SCHEDULED]
         if host.vm_name is None and host.events:
             return "this VM's Azure name is not known, so nobody knows whom the event affects: set graceful_vm_name"
-        if any(self._drains(event, host) for event in mine):
+        if any(self._drains(event, host) for event in affecting):
             before = duration(max(self._config.drain_budget, URGENT))
             return f"it begins {before} before NotBefore, if no run has claimed the event by then"
-        return "the policy drains for none of it" if mine else ""
+        return "the policy drains for none of it" if affecting else ""
 
 
 def _is_approved(entry: Json) -> bool:
@@ -200,7 +200,7 @@ def _is_approved(entry: Json) -> bool:
 
 
 class HostRun:
-    """The process that acts: it ends when nothing is left to do, when a run has the host, or with its parent."""
+    """The process that acts. It ends if nothing is left to do, if a run has claimed an event, and with its parent."""
 
     def __init__(
         self,
@@ -218,8 +218,8 @@ class HostRun:
         self._log = log
         self._is_wanted = is_wanted
         self._clock: Clock = keeper.clock
-        self._said: tuple[str, ...] = ()
-        self._message = ""
+        self._logged_order: tuple[str, ...] = ()
+        self._logged_message = ""
         self._approve_after: dict[str, float] = {}
 
     def run(self) -> int:
@@ -238,10 +238,10 @@ class HostRun:
             if plan.order is None:
                 self._log(f"Nothing is left to do on its own{': ' if plan.reason else ''}{plan.reason}.")
                 return DONE
-            self._say_order(plan)
+            self._log_order(plan)
             result = self._call(plan.order._replace(wait=self._slice(plan.order, seen), known=seen["document"]))
             seen, report = result["observation"], result["report"]
-            self._say(report["message"] or report["state"])
+            self._log_message(report["message"] or report["state"])
             if report["state"] == "next":
                 self._log("Only a run can go on from here: the step is taken by the controller.")
                 return NEEDS_CONTROLLER
@@ -272,14 +272,14 @@ class HostRun:
             self._log(clean(f"Approval of {event['event_id']}: {report['state']}. {report['message']}"))
         return seen
 
-    def _say_order(self, plan: Plan) -> None:
+    def _log_order(self, plan: Plan) -> None:
         order = t.cast(Order, plan.order)
         key = (order.order, *order.event_ids)
-        if key != self._said:
-            self._said = key
+        if key != self._logged_order:
+            self._logged_order = key
             self._log(f"On its own: {plan.reason}.")
 
-    def _say(self, message: str) -> None:
-        if message != self._message:
-            self._message = message
+    def _log_message(self, message: str) -> None:
+        if message != self._logged_message:
+            self._logged_message = message
             self._log(f"On its own: {clean(message)}")

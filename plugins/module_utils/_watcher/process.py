@@ -4,7 +4,7 @@
 
 # This file is private to the collection: it may change without notice.
 
-"""Starts the process that acts on its own, and looks after it. What it does cannot delay the watching."""
+"""Starts the process that drains the host, and starts it again when it has failed. It cannot delay the watching."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import sys
 import time
 import typing as t
 
-from .config import Config
+from .config import Config, OnItsOwn
 from .on_its_own import NEEDS_CONTROLLER, Host, Planner, run_of
 
 Log = t.Callable[[str], None]
@@ -27,14 +27,11 @@ END_WITHIN = 3.0
 class OnItsOwnProcess:
     """Starts the process that acts, when there is something to do that no run does."""
 
-    def __init__(self, config: Config, log: Log, dry: bool) -> None:
-        own = config.on_its_own
-        if own is None:
-            raise ValueError("The configuration does not say what to do on its own.")
+    def __init__(self, config: Config, on_its_own: OnItsOwn, log: Log, dry: bool) -> None:
         self._config = config
         self._log = log
         self._dry = dry
-        self._planner = Planner(own, run_of(config.host))
+        self._planner = Planner(on_its_own, run_of(config.host))
         self._process: subprocess.Popen[bytes] | None = None
         self._reason = ""
         # What it was started for last, how often, and when it may be started for that again.
@@ -65,7 +62,7 @@ class OnItsOwnProcess:
         self._started_for = wanted
         self._not_before = time.monotonic() + PAUSES[min(self._starts, len(PAUSES) - 1)]
         self._starts += 1
-        # What belongs to the service manager is for the main process only.
+        # Only the main process reports to the service manager.
         environment = {key: value for key, value in os.environ.items() if not key.startswith(("NOTIFY_", "WATCHDOG_"))}
         command = [sys.executable, *_flags(), sys.argv[0], "--config", self._config.path, "--act"]
         try:
@@ -87,7 +84,7 @@ class OnItsOwnProcess:
         return True
 
     def stop(self) -> None:
-        """A step that is under way is finished by its own process; the record knows of it."""
+        """The worker of a step that is under way goes on; its end is noted in the record."""
         if self._process is not None and self._process.poll() is None:
             self._process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):

@@ -16,10 +16,10 @@ import sys
 import typing as t
 
 from .._errors import EventsError, WrongOption
+from .._files import try_lock
 from .._peer import tls_context
 from .._text import clean
 from . import config as configuration
-from . import files
 
 # As in sysexits.h; the unit does not start it again after a configuration that cannot be used.
 WRONG_CONFIGURATION, UNAVAILABLE = 78, 69
@@ -52,12 +52,12 @@ def main(arguments: t.Sequence[str] | None = None) -> int:
 
 def _arguments(arguments: t.Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        "watcher", description="Tells every change of the events that Azure announces to this VM."
+        "watcher", description="Reports every change of the events that Azure announces to this VM."
     )
     parser.add_argument(
         "--config", default=CONFIG, metavar="FILE", help=f"what the role has written (default: {CONFIG})"
     )
-    parser.add_argument("--once", action="store_true", help="look once, tell what is new, and end")
+    parser.add_argument("--once", action="store_true", help="look once, report what is new, and end")
     parser.add_argument(
         "--print", action="store_true", help="a dry run: print the messages; send nothing, write nothing, drain nothing"
     )
@@ -77,10 +77,16 @@ def log(text: str) -> None:
 
 
 def _end(_number: int, _frame: t.Any) -> None:
-    # All that is written is whole at any moment, so it may end anywhere.
+    # All files are complete at any moment, so it may end anywhere.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     raise SystemExit(0)
+
+
+def _lock(path: str, message: str) -> None:
+    """It is held until this process ends."""
+    if try_lock(path) is None:
+        raise EventsError(message)
 
 
 def _watch(config: configuration.Config, once: bool, printed: bool) -> int:
@@ -89,13 +95,13 @@ def _watch(config: configuration.Config, once: bool, printed: bool) -> int:
     if printed:
         for receiver in config.receivers:
             if receiver.ca_file:
-                # Nothing is sent, so that nothing else would say it.
+                # Nothing is sent, so that a mistake would not be noticed otherwise.
                 tls_context(ca_file=receiver.ca_file)
         watcher = Watcher(config, log, printed=lambda message: _write(sys.stdout, json.dumps(message)))
     else:
         os.makedirs(config.state_dir, 0o700, exist_ok=True)
         busy = "The watcher runs already on this host. Look with --print, which changes nothing."
-        files.lock(os.path.join(config.state_dir, "lock"), busy)
+        _lock(os.path.join(config.state_dir, "lock"), busy)
         watcher = Watcher(config, log)
     if once:
         return 0 if watcher.once() else 1
@@ -113,6 +119,6 @@ def _act(config: configuration.Config) -> int:
         raise WrongOption(f"{config.path}: this host is not to act on its own.")
     parent = os.getppid()
     busy = "Another process of the watcher acts on this host already."
-    files.lock(os.path.join(config.state_dir, "act.lock"), busy)
+    _lock(os.path.join(config.state_dir, "act.lock"), busy)
     service, keeper = config.service(Limits(2.0, 10.0, 0)), Keeper(config.record_dir, run_of(config.host))
     return HostRun(config.on_its_own, keeper, service, config.vm_name, log, lambda: os.getppid() == parent).run()

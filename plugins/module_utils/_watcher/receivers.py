@@ -4,7 +4,7 @@
 
 # This file is private to the collection: it may change without notice.
 
-"""Those who are told: an event stream or webhook, AWX, or any URL. Each has a thread of its own, and its own spool."""
+"""Sends messages to receivers: an event stream, AWX, or any URL. Each has a thread and a spool of its own."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ EXTRA_VAR = "graceful_event"
 LARGEST_ANSWER = 256 * 1024
 # Seconds until the next try at most: where the receiver is away, and where it refuses what it gets.
 LONGEST_PAUSE, LONGEST_PAUSE_REFUSED = 60.0, 300.0
-# What may be wrong with this one message keeps the others waiting for so many tries only.
+# A message that may itself be wrong keeps the others waiting for so many tries only.
 TRIES_OF_BAD_MESSAGE = 5
 BAD_MESSAGE = (400, 413, 415, 422, 500)
-# How often the same trouble is said again.
+# How often the same failure is logged again, in seconds.
 SAY_AGAIN = 3600.0
 ADVICE = {
     401: "its token or signature is not accepted: correct it in watcher_receivers and apply the role again",
@@ -51,14 +51,14 @@ class Outcome(t.NamedTuple):
 
 
 def wants(receiver: Receiver, change: Change) -> bool:
-    """What concerns nobody here is left out only if that is certain."""
+    """What affects other VMs only is left out if it is certain that it does."""
     if change.change not in receiver.changes:
         return False
     return change.change == BACK or receiver.events != AFFECTED or change.event.get("affects_me") is not False
 
 
 def host_of(url: str) -> str:
-    """What may be said of a URL: the rest of it may be secret."""
+    """The part of a URL that may be logged: the rest of it may be secret."""
     try:
         return clean(urllib.parse.urlsplit(url).hostname or "", 100)
     except ValueError:
@@ -67,7 +67,7 @@ def host_of(url: str) -> str:
 
 def body_of(receiver: Receiver, message: Json) -> bytes:
     content = {"extra_vars": {EXTRA_VAR: message}} if receiver.kind == AWX else message
-    # Not as pairs of escapes: event streams read the body as YAML, which does not join them.
+    # Without escapes: event streams read the body as YAML, which does not join surrogate pairs.
     return json.dumps(content, ensure_ascii=False, sort_keys=True).encode("utf-8", "replace")
 
 
@@ -104,9 +104,9 @@ def send(receiver: Receiver, message: Json) -> Outcome:
     if 200 <= answer.status < 300:
         return Outcome(True, _launched(answer.text) if receiver.kind == AWX else "")
     refused = answer.status < 500 and answer.status not in (408, 429)
-    said = "redirects, which is not followed" if 300 <= answer.status < 400 else ADVICE.get(answer.status, "")
-    bad = answer.status in BAD_MESSAGE
-    return Outcome(False, f"HTTP {answer.status}" + (f", {said}" if said else ""), refused, bad)
+    advice = "redirects, which is not followed" if 300 <= answer.status < 400 else ADVICE.get(answer.status, "")
+    reason = f"HTTP {answer.status}" + (f", {advice}" if advice else "")
+    return Outcome(False, reason, refused, answer.status in BAD_MESSAGE)
 
 
 def _launched(text: str) -> str:
@@ -118,10 +118,11 @@ def _launched(text: str) -> str:
     if not isinstance(answer, dict):
         return ""
     ignored = answer.get("ignored_fields")
-    left_out = isinstance(ignored, dict) and "extra_vars" in ignored
     job = answer.get("job") or answer.get("workflow_job") or answer.get("id")
-    said = f"job {clean(job, 20)}" if job else ""
-    return said + (", but it ignored extra_vars: let the template prompt for variables on launch" if left_out else "")
+    message = f"job {clean(job, 20)}" if job else ""
+    if isinstance(ignored, dict) and "extra_vars" in ignored:
+        message += ", but it ignored extra_vars: let the template prompt for variables on launch"
+    return message
 
 
 class Sender(threading.Thread):
@@ -131,12 +132,11 @@ class Sender(threading.Thread):
         super().__init__(name=f"receiver {receiver.name}", daemon=True)
         self.receiver = receiver
         self.spool = spool
-        self.taken = 0
         self.failures = 0
         self._log = log
         self._wake = threading.Event()
         self._stopping = False
-        self._said = ("", 0.0)
+        self._logged = ("", 0.0)
 
     @property
     def label(self) -> str:
@@ -167,19 +167,19 @@ class Sender(threading.Thread):
         outcome = self._outcome(message)
         if outcome.taken:
             self.spool.remove(sequence)
-            self._say_taken(message, outcome)
+            self._log_sent(message, outcome)
             return 0.0
         self.failures += 1
         if outcome.bad_message and self.failures >= TRIES_OF_BAD_MESSAGE and self._takes_next(sequence):
             self.spool.remove(sequence)
             self.spool.dropped += 1
             self._log(
-                f"{self.label} refuses a message, which is dropped: {_title(message)}. It said {outcome.message}."
+                f"{self.label} refuses a message, which is dropped: {_title(message)}. It answered {outcome.message}."
             )
             return 0.0
         longest = LONGEST_PAUSE_REFUSED if outcome.refused else LONGEST_PAUSE
         pause = min(longest, 2.0 ** min(self.failures - 1, 16))
-        self._say_failed(outcome, pause)
+        self._log_failed(outcome, pause)
         return pause
 
     def _takes_next(self, sequence: int) -> bool:
@@ -190,29 +190,28 @@ class Sender(threading.Thread):
         outcome = self._outcome(found[1])
         if outcome.taken:
             self.spool.remove(found[0])
-            self._say_taken(found[1], outcome)
+            self._log_sent(found[1], outcome)
         return outcome.taken
 
     def _outcome(self, message: Json) -> Outcome:
         try:
             return send(self.receiver, message)
         except Exception as exc:
-            # A thread that ends would keep everything back from then on.
+            # If the thread ended, nothing would be sent any more.
             return Outcome(False, f"it could not be sent: {type(exc).__name__}", True)
 
-    def _say_taken(self, message: Json, outcome: Outcome) -> None:
+    def _log_sent(self, message: Json, outcome: Outcome) -> None:
         again = " It takes messages again." if self.failures else ""
         self.failures = 0
-        self.taken += 1
-        self._said = ("", 0.0)
-        said = f" ({outcome.message})" if outcome.message else ""
-        self._log(f"Told {self.label}: {_title(message)}{said}.{again}")
+        self._logged = ("", 0.0)
+        details = f" ({outcome.message})" if outcome.message else ""
+        self._log(f"Sent to {self.label}: {_title(message)}{details}.{again}")
 
-    def _say_failed(self, outcome: Outcome, pause: float) -> None:
+    def _log_failed(self, outcome: Outcome, pause: float) -> None:
         now = time.monotonic()
-        if outcome.message == self._said[0] and now - self._said[1] < SAY_AGAIN:
+        if outcome.message == self._logged[0] and now - self._logged[1] < SAY_AGAIN:
             return
-        self._said = (outcome.message, now)
+        self._logged = (outcome.message, now)
         kept = f"{count(len(self.spool), 'message')} kept; the next try is in {duration(pause)}"
         self._log(f"{self.label} did not take a message: {outcome.message}. {kept}.")
 

@@ -14,7 +14,7 @@ import re
 import threading
 import typing as t
 
-from . import files
+from .._files import read_json, write_json
 
 Json = t.Dict[str, t.Any]
 # Together with the number of messages: a document may be large.
@@ -29,10 +29,10 @@ class Entry(t.NamedTuple):
 
 
 class Spool:
-    """One receiver's messages, oldest first. One thread adds, another one takes out."""
+    """One receiver's messages, oldest first. One thread adds them, another one removes them."""
 
     def __init__(self, directory: str, most: int, committed: int | None, most_bytes: int = MOST_BYTES) -> None:
-        """What was not committed when the process ended is made again, so it is removed here; None keeps it."""
+        """What is not committed, which means from that number on, is made again and so removed here; None keeps it."""
         self.dropped = 0
         self.problem = ""
         self._directory = directory
@@ -56,14 +56,14 @@ class Spool:
 
     @property
     def next(self) -> int:
-        """What is larger than each number in it."""
+        """A number that is larger than each in it."""
         return max(self._entries, default=-1) + 1
 
     def add(self, sequence: int, message: Json) -> None:
         """It is kept in memory if the disk does not take it."""
         path = self._path(sequence)
         try:
-            files.write_json(path, message)
+            write_json(path, message)
             entry, self.problem = Entry(os.lstat(path).st_size), ""
         except OSError as exc:
             self.problem = f"{self._directory}: {exc.strerror or exc}"
@@ -83,7 +83,7 @@ class Spool:
             if entry.message is not None:
                 return sequence, entry.message
             try:
-                message = files.read_json(self._path(sequence))
+                message = read_json(self._path(sequence))
                 if not isinstance(message, dict):
                     raise ValueError("it is not a message")
             except (OSError, ValueError):
@@ -99,7 +99,7 @@ class Spool:
             os.unlink(self._path(sequence))
 
     def _trim(self) -> None:
-        """The oldest goes first: what is newer says more about how things are."""
+        """The oldest is dropped first: newer ones say more about how things are."""
         while True:
             with self._lock:
                 size = sum(entry.size for entry in self._entries.values())

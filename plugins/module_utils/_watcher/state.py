@@ -4,16 +4,16 @@
 
 # This file is private to the collection: it may change without notice.
 
-"""What the watcher knows from one start to the next: the events that were told."""
+"""What the watcher knows from one start to the next: the events that were reported."""
 
 from __future__ import annotations
 
 import typing as t
 
 from .._document import Event
+from .._files import read_json, write_json
 from .._record_files import is_time
 from .._text import clean
-from . import files
 
 Json = t.Dict[str, t.Any]
 Log = t.Callable[[str], None]
@@ -21,47 +21,44 @@ VERSION = 1
 
 
 class State:
-    """It is one file, which is whole at any moment."""
+    """One file, which is complete at any moment."""
 
-    def __init__(self, path: str, log: Log, writes: bool = True) -> None:
+    def __init__(self, path: str, log: Log) -> None:
         self.events: dict[str, Json] = {}
-        # The boot for which it was told that the host is back.
-        self.back_told = ""
+        # The boot for which it was reported that the host is back.
+        self.back_reported = ""
         self.sequence = 0
         self.problem = ""
         # It was there and could not be used.
         self.damaged = False
         self._path = path
-        self._writes = writes
         try:
-            self._take(files.read_json(path))
+            self._load(read_json(path))
         except FileNotFoundError:
             pass
         except (OSError, ValueError) as exc:
             self.damaged = True
-            log(f"{path} cannot be used ({clean(exc, 120)}): what is announced now is told again.")
+            log(f"{path} cannot be used ({clean(exc, 120)}): what is announced now is reported again.")
 
-    def _take(self, content: t.Any) -> None:
+    def _load(self, content: t.Any) -> None:
         if not isinstance(content, dict) or content.get("version") != VERSION:
             raise ValueError("it is not a state of this version")
-        events, back_told, sequence = content.get("events"), content.get("back_told"), content.get("sequence")
-        if not isinstance(events, dict) or not isinstance(back_told, str) or not isinstance(sequence, int):
+        events, back_reported, sequence = content.get("events"), content.get("back_reported"), content.get("sequence")
+        if not isinstance(events, dict) or not isinstance(back_reported, str) or not isinstance(sequence, int):
             raise ValueError("it is incomplete")
         if not all(map(_is_entry, events.values())):
             raise ValueError("what it says about events is incomplete")
-        self.events, self.back_told, self.sequence = events, back_told, sequence
+        self.events, self.back_reported, self.sequence = events, back_reported, sequence
 
     def write(self) -> None:
-        if not self._writes:
-            return
         content = {
             "version": VERSION,
             "events": self.events,
-            "back_told": self.back_told,
+            "back_reported": self.back_reported,
             "sequence": self.sequence,
         }
         try:
-            files.write_json(self._path, content)
+            write_json(self._path, content)
             self.problem = ""
         except OSError as exc:
             self.problem = f"{self._path}: {exc.strerror or exc}"

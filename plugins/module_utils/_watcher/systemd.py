@@ -4,26 +4,23 @@
 
 # This file is private to the collection: it may change without notice.
 
-"""What the service manager is told: that the service is ready, alive, and what it does."""
+"""Notifies the service manager: that the service is ready, alive, and what it does."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import socket
-import typing as t
 
 
-def notify(*lines: str, environment: t.Mapping[str, str] | None = None) -> bool:
-    """Whether there is a service manager that was told; see sd_notify(3)."""
-    address = (os.environ if environment is None else environment).get("NOTIFY_SOCKET", "")
+def notify(*lines: str) -> None:
+    """If there is a service manager; see sd_notify(3)."""
+    address = os.environ.get("NOTIFY_SOCKET", "")
     if not address.startswith(("/", "@")):
-        return False
+        return
     # "@" stands for the abstract namespace, whose names begin with a zero byte.
     place = "\0" + address[1:] if address.startswith("@") else address
     with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
         channel.settimeout(1.0)
         channel.connect(place)
         channel.sendall("\n".join(line.replace("\n", " ") for line in lines).encode("utf-8", "replace"))
-        return True
-    return False

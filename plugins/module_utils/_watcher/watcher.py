@@ -4,7 +4,7 @@
 
 # This file is private to the collection: it may change without notice.
 
-"""Polls the host's own metadata service, tells what changed, and sees to it that the host acts if no run does."""
+"""Polls the host's own metadata service, reports what changed, and starts the host's own drain if no run does it."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from .._client import Limits
 from .._clock import Clock
 from .._document import Event, seen_by
 from .._errors import EventsError, PassingFailure
+from .._files import write
 from .._look import current_boot
 from .._record import Keeper
 from .._service import Reading
 from .._text import clean, duration, listed
-from . import files, metrics, systemd
+from . import metrics, systemd
 from .changes import BACK, Change, Source, compare, is_drained, message
 from .config import Config
 from .on_its_own import Host, run_of
@@ -57,18 +58,20 @@ class Watcher:
         self._vm_name = config.vm_name
         self._service = config.service(FIRST_LIMITS)
         self._keeper = Keeper(config.record_dir, run_of(config.host), self.clock)
-        self._state = State(os.path.join(config.state_dir, "state.json"), log, writes=printed is None)
+        self._state = State(os.path.join(config.state_dir, "state.json"), log)
         self._requests = metrics.Requests()
         self._last: tuple[t.Sequence[Event], int | str | None] | None = None
         self._written, self._written_drained = 0.0, False
-        self._said: dict[str, tuple[str, float]] = {}
-        self._own = OnItsOwnProcess(config, log, dry=printed is not None) if config.on_its_own else None
+        self._logged: dict[str, tuple[str, float]] = {}
+        self._on_its_own: OnItsOwnProcess | None = None
+        if config.on_its_own:
+            self._on_its_own = OnItsOwnProcess(config, config.on_its_own, log, dry=printed is not None)
         if printed is None:
             spools = os.path.join(config.state_dir, "spool")
             _remove_others(spools, [receiver.name for receiver in config.receivers])
             for receiver in config.receivers:
                 directory = os.path.join(spools, receiver.name)
-                # Rather told twice than lost, where the state is.
+                # Without a state, messages are rather sent twice than lost.
                 committed = None if self._state.damaged else self._state.sequence
                 spool = Spool(directory, config.spool_max, committed)
                 self._state.sequence = max(self._state.sequence, spool.next)
@@ -77,7 +80,7 @@ class Watcher:
     # ---- the service
 
     def run(self) -> None:
-        """Until the process is told to end."""
+        """Until the process gets a signal to end."""
         systemd.notify("READY=1", "STATUS=Reading the metadata service")
         self._log(self._greeting())
         try:
@@ -87,11 +90,11 @@ class Watcher:
                 begin = self.clock.monotonic()
                 pause = self._guarded_poll()
                 systemd.notify(f"STATUS={self._status()}")
-                self._rest_until(begin + pause)
+                self._sleep_until(begin + pause)
         finally:
             self.stop()
 
-    def _rest_until(self, end: float) -> None:
+    def _sleep_until(self, end: float) -> None:
         while True:
             systemd.notify("WATCHDOG=1")
             left = end - self.clock.monotonic()
@@ -103,8 +106,8 @@ class Watcher:
         try:
             return self.poll()
         except Exception as exc:
-            # It must go on watching, whatever one look was like.
-            self._say("own", f"The watcher met an error of its own: {exc!r:.300}")
+            # It must go on watching.
+            self._log_once("own", f"An error in the watcher itself: {exc!r:.300}")
             return max(OWN_ERROR_PAUSE, self.config.poll_interval)
 
     def stop(self) -> None:
@@ -114,8 +117,8 @@ class Watcher:
         for sender in self.senders:
             if sender.is_alive():
                 sender.join(max(0.0, end - time.monotonic()))
-        if self._own:
-            self._own.stop()
+        if self._on_its_own:
+            self._on_its_own.stop()
 
     def once(self) -> bool:
         """One look, and one try for each message; whether all of it worked."""
@@ -132,28 +135,28 @@ class Watcher:
     def poll(self) -> float:
         """Look once; returns the seconds until the next look."""
         record = self._record()
-        self._tell_back(record)
+        self._report_back(record)
         begin = self.clock.monotonic()
         try:
             reading = self._read()
         except EventsError as exc:
             self._requests.failed()
-            self._say("read", f"The events cannot be read: {exc.message}")
+            self._log_once("read", f"The events cannot be read: {exc.message}")
             self._write_metrics(record)
             return self._pause_after(exc)
         self._requests.answered(self.clock.monotonic() - begin, self._now)
         if self._last is None:
             self._service.client.limits = LIMITS
             systemd.notify(f"WATCHDOG_USEC={WATCHDOG_USEC}")
-        if self._said.pop("read", None):
+        if self._logged.pop("read", None):
             self._log("The events can be read again.")
         events = seen_by(reading.document, self._vm_name, reading.service_time)
         self._last = (events, reading.document.incarnation)
         for oddity in reading.document.oddities:
-            self._say(f"oddity {oddity}", oddity)
+            self._log_once(f"oddity {oddity}", oddity)
         changed = self._compare(events, record)
-        if self._own:
-            self._own.see(Host(events, record, self._now, self._vm_name))
+        if self._on_its_own:
+            self._on_its_own.see(Host(events, record, self._now, self._vm_name))
         self._write_metrics(record, changed)
         return self.config.poll_interval
 
@@ -178,34 +181,34 @@ class Watcher:
         try:
             record = self._keeper.read()
         except EventsError as exc:
-            self._say("record", exc.message)
+            self._log_once("record", exc.message)
             return None
-        self._said.pop("record", None)
+        self._logged.pop("record", None)
         return record
 
-    # ---- telling
+    # ---- reporting
 
-    def _tell_back(self, record: Json | None) -> None:
-        """Once for each boot, if something is open since before it: somebody has to put the host back."""
-        if self._state.back_told == self._boot_id:
+    def _report_back(self, record: Json | None) -> None:
+        """Once for each boot, if the record is open since before it: somebody has to put the host back."""
+        if self._state.back_reported == self._boot_id:
             return
         if record is None or record["boot_id"] == self._boot_id:
             return
         events = [entry["event"] for entry in record["events"].values()]
-        self._state.back_told = self._boot_id
+        self._state.back_reported = self._boot_id
         blank = dict.fromkeys(Event.__annotations__)
-        self._tell([Change(BACK, {**blank, **event}) for event in events], record)
+        self._report([Change(BACK, {**blank, **event}) for event in events], record)
 
     def _compare(self, events: t.Sequence[Event], record: Json | None) -> bool:
         if not events and not self._state.events:
             return False
         changes, known = compare(self._state.events, events, self.clock.monotonic(), self._now, self._boot_id)
         self._state.events = known
-        self._tell(changes, record)
+        self._report(changes, record)
         return bool(changes)
 
-    def _tell(self, changes: t.Sequence[Change], record: Json | None) -> None:
-        """Into the spools first, then the state is written, then it is sent: nothing is lost and nothing told twice."""
+    def _report(self, changes: t.Sequence[Change], record: Json | None) -> None:
+        """Into the spools first, then the state is written, then it is sent: nothing is lost and nothing sent twice."""
         if not changes:
             return
         source = Source(self.config.host, self._vm_name, self._boot_id)
@@ -218,40 +221,41 @@ class Watcher:
                 if wants(sender.receiver, change):
                     sender.spool.add(self._state.sequence, made)
             self._state.sequence += 1
-        self._state.write()
+        if self._printed is None:
+            self._state.write()
         for problem in filter(None, [self._state.problem, *(sender.spool.problem for sender in self.senders)]):
-            self._say(problem, f"{problem}. It is told all the same, but a restart may lose or repeat it.")
+            self._log_once(problem, f"{problem}. Messages are sent, but a restart may lose or repeat them.")
         for sender in self.senders:
             sender.wake()
 
     # ---- for operators
 
-    def _say(self, subject: str, text: str) -> None:
+    def _log_once(self, subject: str, text: str) -> None:
         """The same again only after an hour."""
-        said, at = self._said.get(subject, ("", 0.0))
+        last, at = self._logged.get(subject, ("", 0.0))
         now = self.clock.monotonic()
-        if said != text or now - at > SAY_AGAIN:
-            self._said[subject] = (text, now)
+        if last != text or now - at > SAY_AGAIN:
+            self._logged[subject] = (text, now)
             self._log(clean(text))
 
     def _greeting(self) -> str:
         names = [sender.label for sender in self.senders]
-        own = "It drains itself if no run does." if self._own else "It does not act on its own."
+        acting = "It drains itself if no run does." if self._on_its_own else "It does not act on its own."
         watching = f"Watching {self._service.endpoint} for {self.config.host}, every {self.config.poll_interval:g} s."
-        return f"{watching} Tells {listed(names)}. {own}"
+        return f"{watching} Sends messages to {listed(names)}. {acting}"
 
     def _status(self) -> str:
         if self._last is None:
             return "The metadata service has not answered yet"
         events = [f"{event['event_type']} {event['event_status']}" for event in self._last[0]]
         waiting = sum(len(sender.spool) for sender in self.senders)
-        said = f"Announced: {listed(events)}" if events else "Nothing is announced"
-        return said + (f"; {waiting} messages wait for a receiver" if waiting else "")
+        announced = f"Announced: {listed(events)}" if events else "Nothing is announced"
+        return announced + (f"; {waiting} messages wait for a receiver" if waiting else "")
 
     def _write_metrics(self, record: Json | None, at_once: bool = False) -> None:
         path, now = self.config.metrics_file, self.clock.monotonic()
         # A record that cannot be read says nothing of the host.
-        drained = self._written_drained if "record" in self._said else is_drained(record)
+        drained = self._written_drained if "record" in self._logged else is_drained(record)
         due = at_once or not self._written or now - self._written >= METRICS_EVERY or drained != self._written_drained
         if not path or self._printed is not None or not due:
             return
@@ -260,14 +264,14 @@ class Watcher:
         waiting = {one.receiver.name: (len(one.spool), one.spool.dropped) for one in self.senders}
         seen = metrics.Seen(incarnation, events, record, waiting, self.config.on_its_own is not None)
         try:
-            files.write(path, metrics.text(self._requests, seen).encode("utf-8", "replace"), 0o644, sync=False)
+            write(path, metrics.text(self._requests, seen).encode("utf-8", "replace"), 0o644, sync=False)
             self._written_drained = drained
         except OSError as exc:
-            self._say("metrics", f"{path}: {exc.strerror or exc}. The figures are not written.")
+            self._log_once("metrics", f"{path}: {exc.strerror or exc}. The figures are not written.")
 
 
 def _remove_others(spools: str, names: t.Sequence[str]) -> None:
-    """The messages for receivers that are not told any more."""
+    """The spools of receivers that are not configured any more."""
     for name in os.listdir(spools) if os.path.isdir(spools) else ():
         if name not in names:
             shutil.rmtree(os.path.join(spools, name), ignore_errors=True)

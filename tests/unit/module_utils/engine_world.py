@@ -19,6 +19,7 @@ from ansible_collections.graceful.azure.plugins.module_utils._look import Order
 from ansible_collections.graceful.azure.plugins.module_utils._record import Keeper, Run
 from ansible_collections.graceful.azure.plugins.module_utils._service import Service
 from ansible_collections.graceful.azure.plugins.module_utils._transport import Reply, Request
+from ansible_collections.graceful.azure.plugins.module_utils._worker import Work, Worker
 from ansible_collections.graceful.azure.tests.unit.module_utils import fake_service
 from ansible_collections.graceful.azure.tests.unit.module_utils.fake_service import ScriptedTransport
 from ansible_collections.graceful.azure.tests.unit.module_utils.scripted import JumpingClock
@@ -121,6 +122,43 @@ class Machine:
         self.before[action] = step_fails
 
 
+class WorkerInThisProcess(Worker):
+    """Has done its work when it was started, and keeps its state in memory."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__("", clock)
+        self._kept: Json = {}
+
+    def is_running(self) -> bool:
+        return False
+
+    def state(self) -> Json:
+        return dict(self._kept)
+
+    def start(self, owner: Json, work: Work) -> bool:
+        self.work(owner, work)
+        return True
+
+    def note_reported(self, state: Json) -> None:
+        self._kept = {**state, "reported": True}
+
+    def wait(self, seconds: float) -> bool:
+        return True
+
+    def _write(self, state: Json, path: str = "") -> None:
+        self._kept = state
+
+
+class EngineInOneProcess(Engine):
+    def __init__(self, worker: Worker, *given: t.Any) -> None:
+        super().__init__(*given)
+        self._one_worker = worker
+
+    @property
+    def _worker(self) -> Worker:
+        return self._one_worker
+
+
 class World:
     """One host, and runs that call its engine."""
 
@@ -132,7 +170,9 @@ class World:
         self.boot_id = "boot-1"
         self.steps: list[Json] = []
         self.checkpoint: list[Json] = []
+        # Whether the work is done in a process of its own, as it is on a real host.
         self.detached = False
+        self.worker = WorkerInThisProcess(self.clock)
 
     def keeper(self, run: str = "run-1", **more: t.Any) -> Keeper:
         return Keeper(str(self.directory), Run(run, f"name of {run}", **more), self.clock, lambda _text: None)
@@ -145,9 +185,8 @@ class World:
     def engine(self, order: str, *events: Json, run: str = "run-1", force: bool = False, **more: t.Any) -> Engine:
         work = {"steps": self.steps, "checkpoint": self.checkpoint} if order in ("ready", "put_back") else {}
         made = Order(order, events, **{**work, **more})
-        engine = Engine(made, self.service(), None, self.keeper(run, force=force), self.boot_id)
-        engine.detached = self.detached
-        return engine
+        given = (made, self.service(), None, self.keeper(run, force=force), self.boot_id)
+        return Engine(*given) if self.detached else EngineInOneProcess(self.worker, *given)
 
     def call(self, order: str, *events: Json, **more: t.Any) -> Json:
         """The report of one call."""

@@ -28,13 +28,15 @@ P = t.TypeVar("P", bound="Peer")
 class JumpingClock(Clock):
     def __init__(self) -> None:
         self.now = 1000.0
+        # By how much the wall clock was set forward since the host has booted.
+        self.ahead = 0.0
         self.pauses: list[float] = []
 
     def monotonic(self) -> float:
         return self.now
 
     def utc_now(self) -> datetime:
-        return START + timedelta(seconds=self.now - 1000.0)
+        return START + timedelta(seconds=self.now - 1000.0 + self.ahead)
 
     def sleep(self, seconds: float) -> None:
         self.pauses.append(seconds)

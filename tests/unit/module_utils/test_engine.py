@@ -12,6 +12,7 @@ import pytest
 from ansible_collections.graceful.azure.plugins.module_utils._document import fingerprint
 from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError, Refused
 from ansible_collections.graceful.azure.plugins.module_utils._look import why_not_writable
+from ansible_collections.graceful.azure.plugins.module_utils._worker import Work
 from ansible_collections.graceful.azure.tests.unit.module_utils.engine_world import (
     Killed,
     World,
@@ -36,6 +37,12 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
 def jump(world: World, seconds: float) -> None:
     assert isinstance(world.clock, JumpingClock)
     world.clock.now += seconds
+
+
+def set_clock(world: World, seconds: float) -> None:
+    """The wall clock only; the monotonic one goes on."""
+    assert isinstance(world.clock, JumpingClock)
+    world.clock.ahead += seconds
 
 
 def took(world: World, call: t.Callable[[], Json]) -> tuple[Json, float]:
@@ -384,6 +391,15 @@ def ready_in_the_future(world: World, event: Json) -> None:
     jump(world, -30)
 
 
+def booted_since(world: World, event: Json) -> None:
+    """Ten seconds ago, which the clock that begins with the boot does not reach back to."""
+    world.call("ready", event)
+    clock = world.clock
+    assert isinstance(clock, JumpingClock)
+    set_clock(world, clock.now + 10 - 5)
+    clock.now = 5.0
+
+
 def failed_since(world: World, event: Json) -> None:
     world.call("ready", event)
     world.machine.fail("look app")
@@ -406,6 +422,7 @@ def ready_for_another_event(world: World, event: Json) -> None:
         claimed_only,
         ready_long_ago,
         ready_in_the_future,
+        booted_since,
         failed_since,
         of_another_run,
         ready_for_another_event,
@@ -466,6 +483,21 @@ def test_a_request_without_an_answer_is_not_repeated_for_thirty_seconds(world: W
     world.call("ready", event)
     assert world.call("approve", event)["state"] == "approved"
     assert world.azure.posts == ["A", "A"]
+
+
+def test_a_clock_that_was_set_back_puts_the_next_request_off_for_thirty_seconds_only(world: World) -> None:
+    event = world.azure.announce()
+    world.call("ready", event)
+    world.azure.refuses = no_answer()
+    assert world.call("approve", event)["state"] == "unconfirmed"
+    world.azure.refuses = None
+    set_clock(world, -3600)
+    states = []
+    for _pass in range(4):
+        world.call("ready", event)
+        states.append(world.call("approve", event)["state"])
+        jump(world, 11)
+    assert states == ["unconfirmed", "unconfirmed", "unconfirmed", "approved"]
 
 
 def test_nobody_posts_again_after_a_run_was_killed_in_its_request(world: World) -> None:
@@ -530,7 +562,7 @@ def test_an_event_that_stands_is_waited_for_and_nothing_is_undone(world: World) 
     world.call("ready", event)
     report, seconds = took(world, lambda: world.call("put_back", event, wait=10))
     assert (report["state"], seconds) == ("waiting", 10)
-    assert report["message"] == "waits until it is over: Reboot Scheduled"
+    assert report["message"] == "waits until the event is over: Reboot Scheduled"
     assert world.machine.out == {"app"}
 
 
@@ -619,6 +651,15 @@ def test_gone_is_confirmed_across_calls_that_read_once_each(world: World) -> Non
         states.append(world.call("put_back", event)["state"])
         jump(world, 2)
     assert states == ["waiting", "waiting", "waiting", "put_back"]
+
+
+def test_a_clock_that_was_set_back_does_not_delay_gone_also_with_short_calls(world: World) -> None:
+    event = world.azure.announce()
+    world.call("ready", event)
+    world.azure.end()
+    assert world.call("put_back", event, wait=1)["state"] == "waiting"
+    set_clock(world, -3600)
+    assert "put_back" in [world.call("put_back", event, wait=1)["state"] for _call in range(6)]
 
 
 def test_two_reads_far_apart_are_not_enough(world: World) -> None:
@@ -740,6 +781,28 @@ def test_an_event_of_another_run_also_stops_undoing_in_the_middle(world: World, 
     assert world.machine.happened.count("undo app") <= 1
 
 
+def test_an_event_that_another_run_got_ready_for_in_the_last_moment_keeps_the_host_drained(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = world.azure.announce("A")
+    world.call("ready", first)
+    world.azure.end("A")
+    start = world.worker.start
+
+    def late_start(owner: Json, work: Work) -> bool:
+        monkeypatch.undo()
+        second = world.azure.announce("B")
+        use_fake_kinds(world, monkeypatch)
+        assert world.call("ready", second, run="run-2")["state"] == "ready"
+        return start(owner, work)
+
+    monkeypatch.setattr(world.worker, "start", late_start)
+    assert world.call("put_back", first, wait=10)["state"] == "waiting"
+    assert world.machine.out == {"app"}
+    assert world.call("put_back", first, wait=10)["message"] == "Another event still needs the host drained."
+    assert world.machine.out == {"app"}
+
+
 # Releasing
 
 
@@ -765,7 +828,7 @@ def test_a_release_of_what_another_run_has_changes_nothing(world: World) -> None
     event = world.azure.announce()
     world.call("ready", event, run="run-2")
     before = world.record()
-    assert world.call("release", event)["message"] == "0 claims given back"
+    assert world.call("release", event)["message"] == "0 claims released"
     assert world.record() == before
 
 

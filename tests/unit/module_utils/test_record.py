@@ -38,7 +38,7 @@ OTHER = {"event_id": "B", "event_type": "Freeze"}
 CHANGES: dict[str, t.Callable[[Keeper], object]] = {
     "note_step": lambda keeper: keeper.note_step([EVENT_ID], step()),
     "mark": lambda keeper: keeper.mark([EVENT_ID], "draining"),
-    "note_event": lambda keeper: keeper.note_event([EVENT_ID], EVENT_ID, ready=1.0),
+    "note_event": lambda keeper: keeper.note_event(EVENT_ID, ready=1.0),
     "close": lambda keeper: keeper.close([EVENT_ID], [EVENT_ID], "restored"),
 }
 
@@ -91,7 +91,7 @@ def test_a_claim_that_is_taken_over_keeps_steps_and_timeline_and_has_to_be_verif
 ) -> None:
     host.claim()
     host.run().note_step([EVENT_ID], step())
-    host.run().note_event([EVENT_ID], EVENT_ID, ready=host.run().now, gave_up="it hangs")
+    host.run().note_event(EVENT_ID, ready=host.run().now, gave_up="it hangs")
     host.clock.now += later
     assert host.claim("B", force=force)[0] == {}
     entry = host.stored["events"][EVENT_ID]
@@ -105,7 +105,7 @@ def test_a_claim_that_is_taken_over_keeps_steps_and_timeline_and_has_to_be_verif
 def test_the_same_run_renews_its_claim_and_keeps_what_it_verified(host: Host) -> None:
     host.claim()
     begin = host.run().now
-    host.run().note_event([EVENT_ID], EVENT_ID, ready=begin)
+    host.run().note_event(EVENT_ID, ready=begin)
     host.clock.now += 1000
     host.claim("A", {**EVENT, "seconds_left": 3, "resources": None})
     entry = host.stored["events"][EVENT_ID]
@@ -211,7 +211,7 @@ def test_a_run_whose_claim_was_taken_over_changes_nothing(host: Host, change: st
     host.claim()
     host.claim("B", force=True)
     before = host.everything()
-    with pytest.raises(LostClaim, match="It is held by run B") as lost:
+    with pytest.raises(LostClaim, match=r"run B .* holds it") as lost:
         CHANGES[change](host.run("A"))
     assert (lost.value.holder or {})["run_name"] == "run B"
     assert lost.value.fields == {"state": "held_by_other_run"}

@@ -255,6 +255,28 @@ def test_a_directory_of_another_user_is_refused(host: Host) -> None:
         host.claim()
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a link away")
+@pytest.mark.parametrize(("owner", "refused"), [(65534, True), (0, False)])
+def test_a_link_to_the_directory_is_followed_if_it_is_of_no_other_user(host: Host, owner: int, refused: bool) -> None:
+    elsewhere = host.directory.parent / "elsewhere"
+    elsewhere.mkdir(0o700)
+    host.directory.symlink_to(elsewhere)
+    os.chown(host.directory, owner, owner, follow_symlinks=False)
+    if refused:
+        with pytest.raises(EventsError, match="owner 0, 65534"):
+            host.claim()
+    else:
+        host.claim()
+    assert bool(list(elsewhere.iterdir())) is not refused
+
+
+def test_a_link_that_leads_nowhere_is_refused(host: Host) -> None:
+    host.directory.symlink_to("/nowhere/records")
+    with pytest.raises(EventsError, match="move it away"):
+        host.claim()
+    assert not Path("/nowhere").exists()
+
+
 @pytest.mark.parametrize("work", ["read", "claim"])
 def test_a_directory_that_is_out_of_reach_says_to_become(host: Host, work: str) -> None:
     host.claim()

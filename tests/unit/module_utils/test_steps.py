@@ -5,12 +5,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import itertools
 import typing as t
 from pathlib import Path
 
 import pytest
 from ansible_collections.graceful.azure.plugins.module_utils import _health_checks
+from ansible_collections.graceful.azure.plugins.module_utils._clock import Clock
 from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
 from ansible_collections.graceful.azure.plugins.module_utils._patience import Late
 from ansible_collections.graceful.azure.plugins.module_utils._record_files import Folder
@@ -98,6 +101,23 @@ def test_an_event_that_needs_no_drain_is_ready_at_once_and_leaves_nothing_behind
     assert world.machine.happened == []
 
 
+def test_a_host_is_ready_no_more_from_the_moment_at_which_a_step_is_taken_again(world: World) -> None:
+    event = world.azure.announce()
+    world.steps = [step("app")]
+    world.call("ready", event)
+    world.machine.out.clear()
+
+    def killed_in_it() -> None:
+        raise Killed
+
+    world.machine.before["do app"] = killed_in_it
+    with pytest.raises(Killed):
+        world.call("ready", event)
+    assert world.entry()["ready"] is None
+    assert world.call("approve", event)["state"] == "failed"
+    assert world.azure.posts == []
+
+
 # What was there before
 
 
@@ -177,6 +197,23 @@ def test_what_was_saved_before_is_put_back_if_it_could_not_be_saved_again(world:
     assert record["steps"][0]["data"]["archive"] == "/a.tar.gz"
 
 
+def test_what_was_saved_before_is_put_back_if_saving_it_again_was_cut_off(world: World) -> None:
+    event = world.azure.announce()
+    world.checkpoint = [step("data", "save")]
+    world.call("ready", event)
+    world.checkpoint = [step("data", "save", other=True)]
+
+    def killed_in_it() -> None:
+        raise Killed
+
+    world.machine.before["do data"] = killed_in_it
+    with pytest.raises(Killed):
+        world.call("ready", event)
+    record = world.record()
+    assert record is not None
+    assert (record["steps"][0]["status"], record["steps"][0]["data"]["archive"]) == ("doing", "/a.tar.gz")
+
+
 # Failures
 
 
@@ -253,7 +290,7 @@ def test_a_step_that_ends_after_its_time_is_late(world: World) -> None:
     world.machine.after["do app"] = lambda: jump(world, 61)
     report = world.call("ready", event, seconds=60)
     assert (report["state"], report["late"]) == ("failed", True)
-    assert "was late" in report["message"]
+    assert "was not done in time" in report["message"]
     # It was done although too late: it has to be undone.
     put_back(world, event)
     assert world.machine.out == set()
@@ -274,7 +311,7 @@ def test_a_step_that_is_late_by_its_own_word_is_reported_so(world: World) -> Non
     world.machine.fail("do app", error=Late("After 5 s still: 3 connections."))
     report = world.call("ready", event)
     assert report["late"] is True
-    assert report["message"] == "Drain step 'app' (app) was late: After 5 s still: 3 connections."
+    assert report["message"] == "Drain step 'app' (app) was not done in time: After 5 s still: 3 connections."
 
 
 @pytest.mark.parametrize("kind", ["Preempt", "Terminate"])
@@ -345,7 +382,7 @@ def test_a_host_is_not_put_back_while_nobody_knows_what_has_to_be_well(world: Wo
     world.steps = [step("lb", "traffic"), step("app")]
     world.call("ready", event)
     report = put_back(world, event, health_mistake="graceful_health cannot be evaluated")
-    assert report["message"] == "The host is not well: graceful_health cannot be evaluated"
+    assert report["message"] == "The host is not healthy: graceful_health cannot be evaluated"
     assert world.noted() == {"lb": "done", "app": "undone"}
     assert world.call("put_back", event, wait=30)["state"] == "put_back"
 
@@ -359,7 +396,7 @@ def test_a_host_that_is_not_well_is_not_put_back_and_checked_again_each_time(wor
     for _try in range(2):
         report = put_back(world, event)
         assert (report["state"], report["step"]) == ("failed", "health")
-        assert "not well" in report["message"]
+        assert "not healthy" in report["message"]
         assert "lb" in world.machine.out or len(steps) == 1
     assert put_back(world, event)["state"] == "put_back"
     assert world.machine.out == set()
@@ -376,7 +413,7 @@ def test_a_kind_in_the_record_that_nobody_knows_any_more_is_a_failure_with_words
     Folder(str(world.directory)).write(record)
     report = put_back(world, event)
     assert report["state"] == "failed"
-    assert "'forgotten', which is not known here" in report["message"]
+    assert "'forgotten', which this version does not know" in report["message"]
     assert world.machine.out == {"app"}
     record["steps"][0]["status"] = "undone"
     Folder(str(world.directory)).write(record)
@@ -479,7 +516,7 @@ def test_a_step_of_the_controller_is_noted_before_it_is_asked_for_and_after_it_w
     assert world.noted() == {"lb": "done", "app": "done"}
 
 
-@pytest.mark.parametrize(("late", "word"), [(False, "failed"), (True, "was late")])
+@pytest.mark.parametrize(("late", "word"), [(False, "failed"), (True, "was not done in time")])
 def test_a_step_that_the_controller_could_not_take_is_a_failed_step(world: World, late: bool, word: str) -> None:
     event = world.azure.announce()
     world.steps = [step("lb", "remote")]
@@ -568,12 +605,31 @@ def test_the_controller_undoes_its_steps_in_their_place(world: World) -> None:
     asked = world.call("ready", event)["next"]
     world.call("ready", event, controller_step=answered(asked))
     report = put_back(world, event)
-    assert (report["next"]["mode"], world.noted()) == ("undo", {"lb": "done", "app": "undone"})
+    assert (report["next"]["mode"], world.noted()) == ("undo", {"lb": "doing", "app": "undone"})
     report = put_back(world, event, controller_step=answered(report["next"], False, "no"))
     assert report["state"] == "failed"
     jump(world, 60)
     report = put_back(world, event)
     assert put_back(world, event, controller_step=answered(report["next"]))["state"] == "put_back"
+
+
+def test_a_step_that_the_controller_is_undoing_is_not_taken_for_done_by_another_run(world: World) -> None:
+    event = world.azure.announce()
+    world.steps = [step("lb", "remote")]
+    asked = world.call("ready", event)["next"]
+    world.call("ready", event, controller_step=answered(asked))
+    assert put_back(world, event)["next"]["mode"] == "undo"
+    other = world.azure.announce("B")
+    assert world.call("ready", other, run="run-2")["next"]["mode"] == "do"
+
+
+def test_nothing_is_undone_by_the_controller_after_the_claim_was_lost(world: World) -> None:
+    event = world.azure.announce()
+    world.steps = [step("lb", "remote"), step("app")]
+    asked = world.call("ready", event)["next"]
+    world.call("ready", event, controller_step=answered(asked))
+    world.machine.before["check health"] = lambda: world.take_over(event)
+    assert put_back(world, event)["state"] == "held_by_other_run"
 
 
 def test_what_the_controller_fetches_is_saved_only_when_it_is_there(world: World) -> None:
@@ -628,21 +684,35 @@ def test_a_step_whose_url_has_secrets_that_nobody_tells_any_more_says_so_instead
     world.steps = []
     report = put_back(world, event)
     assert report["state"] == "failed"
-    assert "what has a URL whose secret part is never noted" in report["message"]
+    assert "the secret part of the URL in what is never recorded" in report["message"]
     assert world.machine.happened == ["do http://127.0.0.1/out?token=hunter2"]
     assert put_back(world, event, secrets=secrets)["state"] == "put_back"
 
 
-# Cut off anywhere, and called again
+# Something happens anywhere, and the order is given again
+
+ACTIONS = ("do lb", "do app", "do data", "undo app", "undo lb", "check health")
 
 
-class Cut:
-    """Ends the process at the n-th of its writes or actions, once."""
+class AtPoint:
+    """Lets something happen at the n-th of a host's points, once: when it writes the record, and when it acts."""
 
-    def __init__(self, world: World, monkeypatch: pytest.MonkeyPatch, number: int, before: bool) -> None:
+    def __init__(self, world: World, number: int, happens: t.Callable[[World], object], before: bool) -> None:
         self.left = number
-        self.before = before
+        self.happens = happens
         self.happened = False
+        self.before = before
+        self.world = world
+        for action in ACTIONS:
+            (world.machine.before if before else world.machine.after)[action] = self.reached
+
+    def reached(self) -> None:
+        self.left -= 1
+        if self.left == 0:
+            self.happened = True
+            self.happens(self.world)
+
+    def at_writes(self, monkeypatch: pytest.MonkeyPatch) -> None:
         real_write = Folder.write
 
         def write(folder: Folder, record: Json | None) -> None:
@@ -653,14 +723,55 @@ class Cut:
                 self.reached()
 
         monkeypatch.setattr(Folder, "write", write)
-        for action in ("do lb", "do app", "do data", "undo app", "undo lb", "check health"):
-            (world.machine.before if before else world.machine.after)[action] = self.reached
 
-    def reached(self) -> None:
-        self.left -= 1
-        if self.left == 0:
-            self.happened = True
-            raise Killed
+    def at_locks(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Instead: another run cannot write while the lock is held."""
+        real_locked = Folder.locked
+
+        @contextlib.contextmanager
+        def locked(folder: Folder, clock: Clock) -> t.Iterator[None]:
+            if self.before:
+                self.reached()
+            with real_locked(folder, clock):
+                yield
+            if not self.before:
+                self.reached()
+
+        monkeypatch.setattr(Folder, "locked", locked)
+
+
+def at_each_point(
+    directory: Path,
+    happens: t.Callable[[World], object],
+    before: bool = True,
+    hook: t.Callable[[AtPoint, pytest.MonkeyPatch], None] = AtPoint.at_writes,
+) -> t.Iterator[tuple[World, AtPoint]]:
+    """A fresh host for each point at which something can happen, and a last one on which nothing does."""
+    for number in range(1, 200):
+        with pytest.MonkeyPatch.context() as patch:
+            world = prepared(directory / str(number), patch)
+            point = AtPoint(world, number, happens, before)
+            hook(point, patch)
+            yield world, point
+        if not point.happened:
+            # Each note and each action is such a point.
+            assert number > 20
+            return
+    raise AssertionError("there is no end")
+
+
+def killed(_world: World) -> None:
+    raise Killed
+
+
+def rebooted(world: World) -> None:
+    world.boot_id = "boot-2"
+    jump(world, 90)
+    raise Killed
+
+
+def full(_world: World) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
 
 
 def call_until(world: World, wanted: str, order: str, event: Json) -> None:
@@ -670,7 +781,10 @@ def call_until(world: World, wanted: str, order: str, event: Json) -> None:
         try:
             report = world.call(order, event, wait=30, controller_step=answer)
         except Killed:
-            # The controller's step was taken; its answer is told again.
+            # The controller's step was taken; its answer is given again.
+            continue
+        if report["state"] == "failed":
+            assert "Make room on that file system and run again." in report["message"], report
             continue
         answer = None
         if report["state"] == wanted:
@@ -686,17 +800,69 @@ def call_until(world: World, wanted: str, order: str, event: Json) -> None:
 
 
 @pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
-def test_a_call_that_is_cut_off_anywhere_is_made_again_and_nothing_is_done_twice(tmp_path: Path, before: bool) -> None:
-    for number in range(1, 200):
-        with pytest.MonkeyPatch.context() as patch:
-            world = prepared(tmp_path / str(number), patch)
-            cut = Cut(world, patch, number, before)
-            whole_maintenance(world)
-        if not cut.happened:
-            # Each note and each action is such a point.
-            assert number > 30
-            return
-    raise AssertionError("it is cut off again and again")
+@pytest.mark.parametrize("happens", [killed, rebooted])
+def test_a_call_that_is_cut_off_anywhere_is_made_again_and_nothing_is_done_twice(
+    tmp_path: Path, happens: t.Callable[[World], object], before: bool
+) -> None:
+    for world, _point in at_each_point(tmp_path, happens, before):
+        whole_maintenance(world)
+
+
+def test_a_disk_that_is_full_at_any_write_loses_nothing_and_nothing_is_done_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(f"{__name__}.ACTIONS", ())
+    for world, _point in at_each_point(tmp_path, full):
+        whole_maintenance(world)
+
+
+@pytest.mark.parametrize("hours", [-1, 1])
+def test_a_clock_that_is_set_at_any_moment_changes_nothing(tmp_path: Path, hours: int) -> None:
+    for world, _point in at_each_point(tmp_path, lambda world: set_clock(world, 3600 * hours)):
+        whole_maintenance(world)
+
+
+def set_clock(world: World, seconds: float) -> None:
+    assert isinstance(world.clock, JumpingClock)
+    world.clock.ahead += seconds
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
+def test_a_run_that_loses_its_claim_at_any_moment_does_nothing_more(tmp_path: Path, before: bool) -> None:
+    done = 0
+
+    def taken_over(world: World) -> None:
+        nonlocal done
+        world.take_over({"event_id": "A"})
+        done = len(world.machine.happened)
+
+    for world, point in at_each_point(tmp_path, taken_over, before, AtPoint.at_locks):
+        event = world.azure.announce()
+        world.steps = [step("balancer", "remote"), step("lb", "traffic"), step("app")]
+        world.checkpoint = [step("data", "save")]
+        report = orders_until_held(world, event)
+        if point.happened:
+            # What was taken over after all was done shows in the next order.
+            report = report if report["state"] == "held_by_other_run" else world.call("put_back", event, wait=30)
+            assert report["state"] == "held_by_other_run"
+            # The claim was verified right before the action that was under way.
+            assert len(world.machine.happened) - done <= 1
+            assert world.entry()["claim"]["run_id"] == "run-2"
+
+
+def orders_until_held(world: World, event: Json) -> Json:
+    answer: Json | None = None
+    for order, wanted in (("ready", "ready"), ("put_back", "put_back")):
+        while True:
+            report = world.call(order, event, wait=30, controller_step=answer)
+            answer = None
+            if report["state"] == "held_by_other_run":
+                return report
+            if report["state"] == wanted:
+                break
+            answer = answered(report["next"])
+        world.azure.events.clear()
+    return report
 
 
 def whole_maintenance(world: World) -> None:

@@ -19,6 +19,7 @@ import pytest
 from ansible_collections.graceful.azure.plugins.module_utils import _times, _worker
 from ansible_collections.graceful.azure.plugins.module_utils._clock import Clock
 from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
+from ansible_collections.graceful.azure.plugins.module_utils._record import LostClaim
 from ansible_collections.graceful.azure.plugins.module_utils._worker import Worker
 from ansible_collections.graceful.azure.tests.unit.module_utils.engine_world import World, step, use_fake_kinds
 from ansible_collections.graceful.azure.tests.unit.module_utils.scripted import seconds_at_most
@@ -80,7 +81,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> t.Iterator[World]:
 
 def end(worker: Worker) -> None:
     pid = worker.state().get("pid")
-    if worker.running() is not None and isinstance(pid, int):
+    if worker.is_running() and isinstance(pid, int):
         with contextlib.suppress(OSError):
             os.killpg(pid, signal.SIGKILL)
         assert worker.wait(5)
@@ -117,11 +118,11 @@ def test_work_goes_on_beside_its_caller_and_leaves_its_result(worker: Worker, ga
         gate()
         return {"state": "ready", "pid": os.getpid()}
 
-    assert worker.running() is None
+    assert not worker.is_running()
     worker.start(OWNER, work)
     wait_for(lambda: gate.lines)
-    busy = worker.running()
-    assert busy is not None
+    assert worker.is_running()
+    busy = worker.state()
     assert {key: busy[key] for key in OWNER} == OWNER
     assert busy["progress"] == "half of it"
     assert worker.wait(0.1) is False
@@ -129,13 +130,23 @@ def test_work_goes_on_beside_its_caller_and_leaves_its_result(worker: Worker, ga
     assert worker.wait(10) is True
     assert worker.state()["result"] == {"state": "ready", "pid": busy["pid"]}
     assert busy["pid"] != os.getpid()
-    assert worker.running() is None
+    assert not worker.is_running()
 
 
 def test_there_is_one_worker_at_a_time(worker: Worker, gate: Gate) -> None:
     worker.start(OWNER, lambda _progress: gate())
-    with pytest.raises(EventsError, match="Another process"):
-        worker.start(OWNER, lambda _progress: {})
+    assert not worker.start(OWNER, lambda _progress: {})
+    gate.let_go()
+    assert worker.wait(10)
+
+
+def test_that_a_result_was_reported_is_not_noted_in_the_state_of_the_next_worker(worker: Worker, gate: Gate) -> None:
+    worker.work(OWNER, lambda _progress: {"state": "ready"})
+    first = worker.state()
+    worker.start({**OWNER, "run_id": "run-2"}, lambda _progress: gate())
+    wait_for(lambda: gate.lines)
+    worker.note_reported(first)
+    assert worker.state()["run_id"] == "run-2"
     gate.let_go()
     assert worker.wait(10)
 
@@ -156,14 +167,15 @@ def test_a_worker_holds_nothing_open_that_its_caller_waits_for(worker: Worker, g
     [
         (EventsError("not today"), "failed", "not today"),
         (EventsError("lost", state="held_by_other_run"), "held_by_other_run", "lost"),
-        (KeyError("x"), "failed", "The engine met an error of its own: KeyError('x')"),
+        (KeyError("x"), "failed", "An error in graceful.azure itself: KeyError('x')"),
     ],
 )
 def test_what_the_work_raises_is_its_result(worker: Worker, error: Exception, state: str, said: str) -> None:
     def work(_progress: t.Callable[[str], None]) -> Json:
         raise error
 
-    assert worker.work(OWNER, work) == {"state": state, "message": said}
+    worker.work(OWNER, work)
+    assert worker.state()["result"] == {"state": state, "message": said}
     worker.start(OWNER, work)
     assert worker.wait(10)
     assert worker.state()["result"] == {"state": state, "message": said}
@@ -184,7 +196,7 @@ def test_a_worker_is_stopped_whether_it_wants_or_not(
     worker.start(OWNER, work)
     wait_for(lambda: gate.lines)
     worker.stop()
-    assert worker.running() is None
+    assert not worker.is_running()
     assert gate.lines == ["begun"]
     assert "result" not in worker.state()
 
@@ -220,7 +232,7 @@ def test_a_program_does_not_outlive_its_worker_when_the_next_one_begins(
     if by == "stop" or fate == signal.SIGSTOP:
         worker.stop()
     else:
-        wait_for(lambda: worker.running() is None)
+        wait_for(lambda: not worker.is_running())
         worker.start(OWNER, lambda _progress: {})
         assert worker.wait(10)
     go_on.touch()
@@ -243,7 +255,7 @@ def test_a_process_that_has_the_number_of_a_former_program_by_now_is_left_alone(
 def test_a_state_file_that_makes_no_sense_is_no_state(worker: Worker, tmp_path: Path, content: str) -> None:
     (tmp_path / _worker.STATE).write_text(content)
     assert worker.state() == {}
-    assert worker.running() is None
+    assert not worker.is_running()
     worker.stop()
 
 
@@ -301,7 +313,7 @@ def test_the_work_of_another_run_for_another_event_goes_on_and_its_result_is_not
     # The second event needs nothing drained.
     report = world.call("ready", second, run="run-2", steps=[], wait=1)
     assert report["state"] == "working"
-    assert "another run is at work on this host" in report["message"]
+    assert report["message"].startswith("waits until another run has finished its work on this host")
     assert pid_of(world) == at_work
     assert world.call("ready", first, wait=1)["state"] == "working"
     gate.let_go()
@@ -324,8 +336,33 @@ def test_a_result_of_another_runs_work_is_never_the_answer(world: World, gate: G
     engine = world.engine("ready", first, wait=1)
     owner = engine._owner("ready", ["a"])
     assert world.call("ready", second, run="run-2", steps=[], wait=2)["state"] == "ready"
-    assert engine._look_in(owner)["state"] == "working"
+    assert engine._result(owner)["state"] == "working"
     assert world.entry("a")["ready"] is None
+
+
+def test_a_run_that_has_lost_its_claim_stops_no_work(world: World, gate: Gate) -> None:
+    event = world.azure.announce()
+    world.machine.before["do app"] = gate
+    world.call("ready", event, run="run-2", wait=1)
+    wait_for(lambda: gate.lines)
+    # It was suspended after it had claimed the event. Since then run-2 has it, but was silent for long.
+    suspended = world.engine("ready", event, wait=1)
+    world.keeper("run-2", silent_for=-1.0).renew(["a"])
+    with pytest.raises(LostClaim):
+        suspended._work("ready", ["a"], lambda steps: steps.get_ready())
+    gate.let_go()
+    assert call_until(world, "ready", "ready", event, run="run-2", wait=1)["state"] == "ready"
+    assert gate.lines == ["begun", "ended"]
+
+
+def test_what_the_file_system_refuses_to_the_worker_is_a_failure_with_advice(world: World) -> None:
+    event = world.azure.announce()
+    world.directory.mkdir(0o700)
+    (world.directory / _worker.LOCK).symlink_to("/nowhere")
+    report = world.call("ready", event, wait=1)
+    assert report["state"] == "failed"
+    assert "move it away" in report["message"]
+    (world.directory / _worker.LOCK).unlink()
 
 
 def test_putting_back_stops_a_drain_that_hangs(world: World, gate: Gate) -> None:

@@ -17,7 +17,6 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.graceful.azure.plugins.module_utils._clock import Clock
-from ansible_collections.graceful.azure.plugins.module_utils._engine import Engine
 from ansible_collections.graceful.azure.plugins.module_utils._errors import PassingFailure, Refused
 from ansible_collections.graceful.azure.plugins.module_utils._look import Order
 from ansible_collections.graceful.azure.plugins.module_utils._record import Keeper, Run
@@ -28,7 +27,13 @@ from ansible_collections.graceful.azure.plugins.plugin_utils._door import admitt
 from ansible_collections.graceful.azure.plugins.plugin_utils._recap import messages, report
 from ansible_collections.graceful.azure.plugins.plugin_utils._reconcile import Seen, advance, begin
 from ansible_collections.graceful.azure.tests.unit.module_utils import fake_service
-from ansible_collections.graceful.azure.tests.unit.module_utils.engine_world import Machine, kinds_of, step
+from ansible_collections.graceful.azure.tests.unit.module_utils.engine_world import (
+    EngineInOneProcess,
+    Machine,
+    WorkerInThisProcess,
+    kinds_of,
+    step,
+)
 from ansible_collections.graceful.azure.tests.unit.module_utils.fake_service import ScriptedTransport
 
 Json = dict[str, t.Any]
@@ -75,7 +80,7 @@ class MemoryFolder(Folder):
     def archive(self, entry: Json, event_id: str, now: float) -> None:
         self.closed.append(entry)
 
-    def set_aside(self, file: str, now: float) -> str:
+    def set_aside(self, now: float) -> str:
         self.text = None
         return "history/record.json.damaged"
 
@@ -149,6 +154,7 @@ class SimulatedHost:
         self.refuses: t.Callable[[float], bool] = lambda _now: False
         self.sees: t.Callable[[Event], bool] = lambda _event: True
         self.clock = HostClock(world)
+        self.worker = WorkerInThisProcess(self.clock)
 
     @property
     def record(self) -> Json | None:
@@ -180,8 +186,7 @@ class SimulatedHost:
         with pytest.MonkeyPatch.context() as patch:
             loaders = {"drain": self.load, "checkpoint": self.load}
             patch.setattr("ansible_collections.graceful.azure.plugins.module_utils._steps.LOADERS", loaders)
-            engine = Engine(order, service, None, self.keeper(run_id, **more), self.boot_id)
-            engine.detached = False
+            engine = EngineInOneProcess(self.worker, order, service, None, self.keeper(run_id, **more), self.boot_id)
             answer = engine.carry_out()
         if self.is_down(self.clock.now) or self.away(self.clock.now):
             # It went down with the call under way.

@@ -465,7 +465,7 @@ def test_the_record_of_a_host_says_nothing_about_events_of_others(world: World, 
     keeper = world.hosts["liar"].keeper("nobody", silent_for=10_000.0)
     keeper.claim([{"event_id": "E1", "event_type": "Reboot"}], "")
     approval = {"at": world.now + 10_000, "status": status, "run_id": "nobody", "message": ""}
-    keeper.note_event(["e1"], "E1", approval=approval)
+    keeper.note_event("e1", approval=approval)
     assert outcome(Player(world).play()) == "completed"
     assert [by for _at, by in event.posts] == ["web1"]
 

@@ -422,7 +422,12 @@ def test_certificates_that_cannot_be_used_are_said_in_a_dry_run(
 
 @pytest.mark.parametrize(
     "content",
-    ["", "[]", '{"version": 1, "events": []}', '{"version": 1, "events": {"a": 1}, "back_told": "", "sequence": 9}'],
+    [
+        "",
+        "[]",
+        '{"version": 1, "events": []}',
+        '{"version": 1, "events": {"a": 1}, "back_reported": "", "sequence": 9}',
+    ],
 )
 def test_a_damaged_state_is_said_and_nothing_is_lost(
     host: Host, emulator: Emulator, receiver: Server, content: str
@@ -435,7 +440,7 @@ def test_a_damaged_state_is_said_and_nothing_is_lost(
     receiver.start()
     done = host.once()
     assert done.returncode == 0, done.stderr
-    assert "is told again" in done.stderr
+    assert "is reported again" in done.stderr
     assert receiver.changes == ["appeared", "appeared"]
 
 
@@ -448,5 +453,5 @@ def test_a_disk_that_cannot_be_written_does_not_silence_it(host: Host, emulator:
     (spool / "000000000000.json" / "x").mkdir(parents=True)
     done = host.once()
     assert done.returncode == 0, done.stderr
-    assert "told all the same" in done.stderr
+    assert "Messages are sent" in done.stderr
     assert receiver.changes == ["appeared"]
