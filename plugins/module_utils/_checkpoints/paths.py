@@ -53,7 +53,7 @@ class Item(Kind):
         return f"paths has to be a list of absolute paths, such as {check.sample_path(platform, 'cache')}."
 
     def do(self) -> Done:
-        saved = save(self.given["paths"], self._archive, self.tools.patience)
+        saved = save(self.given["paths"], self._archive, self.tools.patience, self.tools.run)
         message = (
             f"{count(saved.entries, 'file')} with directories, {count(saved.size, 'byte')} in {clean(self._archive)}"
         )
