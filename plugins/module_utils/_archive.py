@@ -27,6 +27,7 @@ from ._archive_files import (
     Remarks,
     finish_directory,
     open_directory,
+    remove_new,
     set_metadata,
     staged,
     status_in,
@@ -139,12 +140,12 @@ def _demand_gnu_tar(patience: Patience, run: Runner) -> None:
 
 
 def _write(roots: t.Sequence[str], archive: str, part: int, patience: Patience, run: Runner) -> str:
-    """Have tar save the paths, and the directories above without what else is in them. Returns what has to be said."""
+    """Have tar save the paths, and the directories above without what else is in them. Returns the remarks."""
     outermost = sorted({root for root in roots if not any(root != other and within(root, other) for other in roots)})
     above = sorted({parent for root in outermost for parent in parents(root)})
-    with contextlib.ExitStack() as opened_directories:
+    with contextlib.ExitStack() as opened:
         # They are open here: nobody can put a link into the place of one before tar gets there.
-        numbers = {path: opened_directories.enter_context(open_directory(path)) for path in above}
+        numbers = {path: opened.enter_context(open_directory(path)) for path in above}
         names = {path: f"{OPENED}/{number}/" for path, number in numbers.items()}
         # Only root can read every directory that it may pass through.
         readable = [path for path in above if path != "/" and os.access(path, os.R_OK)]
@@ -154,22 +155,27 @@ def _write(roots: t.Sequence[str], archive: str, part: int, patience: Patience, 
             argv += [option, *(names[os.path.dirname(path)] + os.path.basename(path) for path in paths)]
         # A user's options must not change it.
         ran = run(argv, patience.left, environment={"TAR_OPTIONS": ""}, pass_fds=[part, *numbers.values()])
-    said = ran.err
-    for path, name in names.items():
-        said = said.replace(name, path.rstrip("/") + "/")
-    remarks, others = Remarks(), []
-    for line in filter(None, said.splitlines()):
-        found = re.match(rf"tar: (.*?)/?: ({'|'.join(REMARKS)})", line)
-        if not found:
-            others.append(line)
-        elif found[1] not in above:
-            remarks.add(REMARKS[found[2]], found[1])
+    remarks, others = _said(ran.err, names)
     # 1: something has changed or vanished meanwhile.
     if ran.code not in (0, 1):
         raise _not_saved(archive, clean(others[0] if others else ran.message, 300))
     for line in others:
         remarks.add("with a message of tar", line)
     return remarks.message
+
+
+def _said(lines: str, names: t.Mapping[str, str]) -> tuple[Remarks, list[str]]:
+    """What tar has left out or seen changing, and its other messages."""
+    remarks, others = Remarks(), []
+    for path, name in names.items():
+        lines = lines.replace(name, path.rstrip("/") + "/")
+    for line in filter(None, lines.splitlines()):
+        found = re.match(rf"tar: (.*?)/?: ({'|'.join(REMARKS)})", line)
+        if not found:
+            others.append(line)
+        elif found[1] not in names:
+            remarks.add(REMARKS[found[2]], found[1])
+    return remarks, others
 
 
 def _escaped(path: str) -> str:
@@ -256,6 +262,10 @@ class _Restorer:
         # By the path of an entry: where it is to be made, or which file it is a further name of.
         self._places: dict[str, str] = {}
         self._links: dict[str, str] = {}
+        # The directory into which something was put last, and the one in it, stay open: most often the next is for it.
+        self._opened = contextlib.ExitStack()
+        self._parent = ""
+        self._directory = self._stage = -1
 
     @property
     def done(self) -> str:
@@ -286,17 +296,18 @@ class _Restorer:
             self._places[content] = path
 
     def put_back(self, reader: Reader) -> None:
-        # First, since a file may come back in another directory than its entry says.
-        for path, member in self._missing.items():
-            with self._staged(path, member) as stage:
-                os.mkdir(NEW, 0o700, dir_fd=stage)
-        for path, member in reader:
-            if path in self._places:
-                with self._staged(self._places[path], member) as stage:
-                    reader.unpack(member, f"{OPENED}/{stage}", NEW)
-            elif path in self._links:
-                with self._staged(path) as stage:
-                    _link(self._links[path], stage)
+        with self._opened:
+            # First, since a file may come back in another directory than its entry says.
+            for path, member in self._missing.items():
+                with self._staged(path, member) as stage:
+                    os.mkdir(NEW, 0o700, dir_fd=stage)
+            for path, member in reader:
+                if path in self._places:
+                    with self._staged(self._places[path], member) as stage:
+                        reader.unpack(member, f"{OPENED}/{stage}", NEW)
+                elif path in self._links:
+                    with self._staged(path) as stage:
+                        _link(self._links[path], stage)
         for path, member in reversed(list(self._missing.items())):
             with self._putting_back(path):
                 finish_directory(path, member)
@@ -308,19 +319,28 @@ class _Restorer:
     def _staged(self, path: str, member: tarfile.TarInfo | None = None) -> t.Iterator[int]:
         """Where it is to be made as NEW. It gets its name when it is complete."""
         parent, name = os.path.split(path)
-        with self._putting_back(path), open_directory(parent) as directory:
-            owner = os.fstat(directory).st_uid
-            # Who owns the directory decides who can read what is in it.
-            if os.geteuid() == 0 and owner not in (0, self._owners.get(parent, owner)):
-                raise InTheWay(f"{clean(parent, 200)} belongs to another user now than when it was saved")
-            with staged(directory) as stage:
-                yield stage
-                if member is not None:
-                    set_metadata(f"{OPENED}/{stage}/{NEW}", member, path, self.remarks)
-                # Somebody may have made it meanwhile.
-                if status_in(directory, name) is None:
-                    os.rename(NEW, name, src_dir_fd=stage, dst_dir_fd=directory)
-                    self.restored.append(path)
+        with self._putting_back(path):
+            if parent != self._parent:
+                self._change_to(parent)
+            remove_new(self._stage)
+            yield self._stage
+            if member is not None:
+                set_metadata(f"{OPENED}/{self._stage}/{NEW}", member, path, self.remarks)
+            # Somebody may have made it meanwhile.
+            if status_in(self._directory, name) is None:
+                os.rename(NEW, name, src_dir_fd=self._stage, dst_dir_fd=self._directory)
+                self.restored.append(path)
+
+    def _change_to(self, parent: str) -> None:
+        self._parent = ""
+        self._opened.close()
+        self._directory = self._opened.enter_context(open_directory(parent))
+        owner = os.fstat(self._directory).st_uid
+        # Who owns the directory decides who can read what is in it.
+        if os.geteuid() == 0 and owner not in (0, self._owners.get(parent, owner)):
+            raise InTheWay(f"{clean(parent, 200)} belongs to another user now than when it was saved")
+        self._stage = self._opened.enter_context(staged(self._directory))
+        self._parent = parent
 
     @contextlib.contextmanager
     def _putting_back(self, path: str) -> t.Iterator[None]:

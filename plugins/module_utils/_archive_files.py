@@ -100,15 +100,14 @@ def staged(directory: int) -> t.Iterator[int]:
             # What is made in it would inherit the list.
             os.removexattr(stage, DEFAULT_LIST)
         try:
-            _remove_new(stage)
             yield stage
         finally:
             with contextlib.suppress(OSError):
-                _remove_new(stage)
+                remove_new(stage)
                 os.rmdir(STAGE, dir_fd=directory)
 
 
-def _remove_new(stage: int) -> None:
+def remove_new(stage: int) -> None:
     """Remove what is not complete; of a directory that somebody put into the place of ours, nothing else."""
     try:
         os.unlink(NEW, dir_fd=stage)
