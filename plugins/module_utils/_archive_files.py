@@ -9,12 +9,13 @@
 from __future__ import annotations
 
 import contextlib
+import decimal
 import errno
 import os
 import stat
+import tarfile
 import typing as t
 
-from ._archive_format import Entry
 from ._errors import EventsError
 from ._text import clean, quoted_list
 
@@ -23,8 +24,11 @@ PASS = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW
 LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 # What is being put back lies in a directory of this name, under that one.
 STAGE, NEW = ".graceful-part", ".graceful-new"
+# How tar names extended attributes. Access control lists are among them.
+ATTRIBUTE = "SCHILY.xattr."
 ACCESS_LIST, DEFAULT_LIST = "system.posix_acl_access", "system.posix_acl_default"
-HAS_ATTRIBUTES = hasattr(os, "listxattr")
+# Where this process, or a program to which it is passed, finds what is open here.
+OPENED = "/proc/self/fd"
 
 
 class InTheWay(EventsError):
@@ -45,52 +49,32 @@ class Remarks:
         return "; ".join(f"{len(paths)} {remark}: {quoted_list(paths, 3)}" for remark, paths in self._found.items())
 
 
-class Directories(contextlib.ExitStack):
-    """Opens directories from the root down, one name after the other. The last one stays open for the next call."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._path = ""
-        self._opened = -1
-
-    def open(self, path: str) -> int:
-        """A directory to work in with dir_fd. It is closed here."""
-        if path != self._path:
-            opened = _open_from_root(path)
-            self.close()
-            self.callback(os.close, opened)
-            self._path, self._opened = path, opened
-        return self._opened
-
-    def status(self, path: str) -> os.stat_result | None:
-        """What lies there, a link itself and not what it leads to; None if nothing does."""
-        parent, name = os.path.split(path)
-        try:
-            return os.stat(name, dir_fd=self.open(parent), follow_symlinks=False)
-        except FileNotFoundError:
-            return None
+@contextlib.contextmanager
+def open_directory(path: str) -> t.Iterator[int]:
+    """Opened from the root down, one name after the other."""
+    directory = os.open("/", PASS)
+    try:
+        passed = ""
+        for name in filter(None, path.split("/")):
+            passed += "/" + name
+            try:
+                below = os.open(name, PASS, dir_fd=directory)
+            except NotADirectoryError as exc:
+                raise InTheWay(
+                    f"{clean(passed, 200)} is a link or a file now, and was a directory when it was saved"
+                ) from exc
+            os.close(directory)
+            directory = below
+        yield directory
+    finally:
+        os.close(directory)
 
 
-def _open_from_root(path: str) -> int:
-    opened = os.open("/", PASS)
-    passed = ""
-    for name in filter(None, path.split("/")):
-        passed += "/" + name
-        try:
-            below = os.open(name, PASS, dir_fd=opened)
-        except NotADirectoryError as exc:
-            raise InTheWay(f"{clean(passed, 200)} {_what_it_is(name, opened)}") from exc
-        finally:
-            os.close(opened)
-        opened = below
-    return opened
-
-
-def _what_it_is(name: str, directory: int) -> str:
-    with contextlib.suppress(OSError):
-        if stat.S_ISLNK(os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode):
-            return "is a symbolic link now, and was a directory when it was saved"
-    return "is no directory any more"
+def status_in(directory: int, name: str) -> os.stat_result | None:
+    """What lies there, a link itself and not what it leads to; None if nothing does."""
+    with contextlib.suppress(FileNotFoundError):
+        return os.stat(name, dir_fd=directory, follow_symlinks=False)
+    return None
 
 
 @contextlib.contextmanager
@@ -102,124 +86,85 @@ def opened(name: str, flags: int, directory: int) -> t.Iterator[int]:
         os.close(descriptor)
 
 
-class Stage(contextlib.ExitStack):
-    """A directory of our own in another one: nobody else can touch what is made in it before it is complete."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._path = ""
-        self._descriptor = -1
-
-    def within(self, path: str, directory: int) -> int:
-        """The same one as long as the path is the same; nothing is left in it from before."""
-        if path != self._path:
-            self._path = ""
-            self.close()
-            directory = os.dup(directory)
-            self.callback(os.close, directory)
-            self._descriptor = self.enter_context(_staged(directory))
-            self._path = path
-        _remove(self._descriptor)
-        return self._descriptor
-
-
 @contextlib.contextmanager
-def _staged(directory: int) -> t.Iterator[int]:
+def staged(directory: int) -> t.Iterator[int]:
+    """A directory of our own in another one: nobody else can touch what is made in it before it is complete."""
     with contextlib.suppress(FileExistsError):
         # What is there was left by a run that was cut off.
         os.mkdir(STAGE, 0o700, dir_fd=directory)
-    with opened(STAGE, LIST, directory) as descriptor:
-        status = os.fstat(descriptor)
+    with opened(STAGE, LIST, directory) as stage:
+        status = os.fstat(stage)
         if status.st_uid != os.geteuid() or status.st_mode & 0o077:
             raise InTheWay(f"a directory {STAGE} there is not ours and has to be removed")
+        with contextlib.suppress(OSError):
+            # What is made in it would inherit the list.
+            os.removexattr(stage, DEFAULT_LIST)
         try:
-            yield descriptor
+            yield stage
         finally:
             with contextlib.suppress(OSError):
-                _remove(descriptor)
+                remove_new(stage)
                 os.rmdir(STAGE, dir_fd=directory)
 
 
-def _remove(directory: int) -> None:
+def remove_new(stage: int) -> None:
     """Remove what is not complete; of a directory that somebody put into the place of ours, nothing else."""
     try:
-        os.unlink(NEW, dir_fd=directory)
+        os.unlink(NEW, dir_fd=stage)
     except FileNotFoundError:
         pass
     except (IsADirectoryError, PermissionError):
-        os.rmdir(NEW, dir_fd=directory)
+        os.rmdir(NEW, dir_fd=stage)
 
 
 # ---- owner, mode, times and extended attributes
 
 
-def attributes_of(descriptor: int) -> dict[str, bytes]:
-    """Extended attributes, in which access control lists are kept, too."""
-    if not HAS_ATTRIBUTES:
-        return {}
-    found = {}
-    try:
-        for name in os.listxattr(descriptor):
-            with contextlib.suppress(OSError):
-                found[name] = os.getxattr(descriptor, name)
-    except OSError as exc:
-        if exc.errno != errno.ENOTSUP:
-            raise
-    return found
-
-
-def set_metadata(descriptor: int, entry: Entry, remarks: Remarks, extra_mode: int = 0) -> None:
-    """Make an opened file or directory what it was. Writing its content would undo some of it."""
-    mode = entry.mode | extra_mode
-    if not _set_owner(entry, lambda: os.fchown(descriptor, entry.uid, entry.gid), os.fstat(descriptor)):
-        # With another owner these would give rights to somebody else.
-        mode &= ~(stat.S_ISUID | stat.S_ISGID)
-        remarks.add("put back without the owner", entry.path)
-    refused = _set_attributes(descriptor, entry.attributes)
+def set_metadata(path: str, member: tarfile.TarInfo, name: str, remarks: Remarks) -> None:
+    """Make a file or directory what it was. The path leads into a directory of our own."""
+    mode = member.mode & 0o7777
+    if member.isdir() and os.geteuid() != 0:
+        # Only root can write into any directory.
+        mode |= stat.S_IRWXU
+    status = os.lstat(path)
+    if (status.st_uid, status.st_gid) != (member.uid, member.gid):
+        try:
+            os.lchown(path, member.uid, member.gid)
+        except OSError as exc:
+            if exc.errno not in (errno.EPERM, errno.EINVAL):
+                raise
+            # With another owner these would give rights to somebody else.
+            mode &= ~(stat.S_ISUID | stat.S_ISGID)
+            remarks.add("put back without the owner", name)
+    refused = []
+    for key, value in member.pax_headers.items():
+        if key.startswith(ATTRIBUTE):
+            attribute = key[len(ATTRIBUTE) :].replace("%3D", "=").replace("%25", "%")
+            try:
+                os.setxattr(path, attribute, value.encode("utf-8", "surrogateescape"), follow_symlinks=False)
+            except OSError:
+                refused.append(attribute)
     if refused:
-        remarks.add("put back without all extended attributes", entry.path)
+        remarks.add("put back without all extended attributes", name)
     if ACCESS_LIST in refused:
         # The bits of the group are the mask of the list: without the list they would be the group's rights.
         mode &= ~stat.S_IRWXG
-    os.fchmod(descriptor, mode)
-    os.utime(descriptor, ns=(entry.accessed, entry.modified))
+    if not member.issym():
+        os.chmod(path, mode)
+    os.utime(path, ns=_times(member), follow_symlinks=False)
 
 
-def set_metadata_by_name(name: str, directory: int, entry: Entry, remarks: Remarks) -> None:
-    """The same for what cannot be opened. The directory has to be our own."""
-    status = os.stat(name, dir_fd=directory, follow_symlinks=False)
-    owner = (entry.uid, entry.gid)
-    if not _set_owner(entry, lambda: os.chown(name, *owner, dir_fd=directory, follow_symlinks=False), status):
-        remarks.add("put back without the owner", entry.path)
-    if not stat.S_ISLNK(status.st_mode):
-        os.chmod(name, entry.mode, dir_fd=directory)
-    os.utime(name, ns=(entry.accessed, entry.modified), dir_fd=directory, follow_symlinks=False)
+def finish_directory(path: str, member: tarfile.TarInfo) -> None:
+    """What was put into it changed its time; and without root it had to be writable until now."""
+    parent, name = os.path.split(path)
+    with open_directory(parent) as above, opened(name, LIST, above) as directory:
+        if os.geteuid() != 0:
+            os.fchmod(directory, stat.S_IMODE(os.fstat(directory).st_mode) & (member.mode | 0o077))
+        os.utime(directory, ns=_times(member))
 
 
-def _set_owner(entry: Entry, change: t.Callable[[], None], status: os.stat_result) -> bool:
-    if (status.st_uid, status.st_gid) == (entry.uid, entry.gid):
-        return True
-    try:
-        change()
-    except OSError as exc:
-        if exc.errno not in (errno.EPERM, errno.EINVAL):
-            raise
-        return False
-    return True
-
-
-def _set_attributes(descriptor: int, attributes: t.Mapping[str, bytes]) -> list[str]:
-    """The names of those that the file system refuses."""
-    if not HAS_ATTRIBUTES:
-        return list(attributes)
-    for name in (ACCESS_LIST, DEFAULT_LIST):
-        # A new file inherits such a list from its directory.
-        with contextlib.suppress(OSError):
-            os.removexattr(descriptor, name)
-    refused = []
-    for name, value in attributes.items():
-        try:
-            os.setxattr(descriptor, name, value)
-        except OSError:
-            refused.append(name)
-    return refused
+def _times(member: tarfile.TarInfo) -> tuple[int, int]:
+    """Of the last access and the last change, in nanoseconds, for which the number that tarfile has is too short."""
+    modified = member.pax_headers.get("mtime", member.mtime)
+    accessed = member.pax_headers.get("atime", modified)
+    return int(decimal.Decimal(accessed).scaleb(9)), int(decimal.Decimal(modified).scaleb(9))

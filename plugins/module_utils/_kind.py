@@ -49,6 +49,7 @@ class Runner(t.Protocol):
         seconds: float,
         user: str | None = None,
         environment: t.Mapping[str, str] | None = None,
+        pass_fds: t.Sequence[int] = (),
     ) -> Ran: ...
 
 

@@ -33,6 +33,7 @@ def run(
     seconds: float,
     user: str | None = None,
     environment: t.Mapping[str, str] | None = None,
+    pass_fds: t.Sequence[int] = (),
     note: t.Callable[[int | None], None] | None = None,
 ) -> Ran:
     """Run a program to its end. At the deadline it is killed, with everything that it has started in its group.
@@ -52,6 +53,7 @@ def run(
             cwd="/",
             env={**_environment(), **variables, **(environment or {})},
             start_new_session=True,
+            pass_fds=pass_fds,
             preexec_fn=become,
         )
     except FileNotFoundError as exc:

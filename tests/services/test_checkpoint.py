@@ -43,8 +43,9 @@ def save(packages: Packages, kind: str, argv: t.Sequence[str], seconds: float = 
         seconds: float,
         user: str | None = None,
         environment: t.Mapping[str, str] | None = None,
+        pass_fds: t.Sequence[int] = (),
     ) -> Ran:
-        return run(argv, seconds, user, {**packages.environment, **(environment or {})})
+        return run(argv, seconds, user, {**packages.environment, **(environment or {})}, pass_fds)
 
     tools = Tools(Patience(seconds), run_with_libraries)
     return _checkpoints.load(kind)({"argv": list(argv), "become_user": user}, tools).do().message

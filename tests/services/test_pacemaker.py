@@ -73,6 +73,7 @@ class Cluster:
         seconds: float,
         user: str | None = None,
         environment: t.Mapping[str, str] | None = None,
+        pass_fds: t.Sequence[int] = (),
     ) -> Ran:
         if argv[0] == "crm_mon" and self.moves:
             self.settle()

@@ -22,8 +22,8 @@ from .._text import clean, count, quoted_list
 class Item(Kind):
     summary = (
         "The paths are in an archive, with mode, owner, times, access control lists, other extended attributes, hard "
-        "links and holes. Put back: what is missing, and only that. [docs/windows.md](../../docs/windows.md) has what "
-        "is kept on Windows."
+        "links and holes. Put back: what is missing, and only that. Linux hosts need GNU tar 1.28 or newer, and gzip. "
+        "[docs/windows.md](../../docs/windows.md) has what is kept on Windows."
     )
     options: t.ClassVar[t.Mapping[str, t.Mapping[str, t.Any]]] = {
         # Not of type path: that would be expanded on the controller.
@@ -53,7 +53,7 @@ class Item(Kind):
         return f"paths has to be a list of absolute paths, such as {check.sample_path(platform, 'cache')}."
 
     def do(self) -> Done:
-        saved = save(self.params["paths"], self._archive, self.tools.patience)
+        saved = save(self.params["paths"], self._archive, self.tools.patience, self.tools.run)
         message = (
             f"{count(saved.entries, 'file')} with directories, {count(saved.size, 'byte')} in {clean(self._archive)}"
         )

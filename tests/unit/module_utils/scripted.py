@@ -127,6 +127,7 @@ class Programs:
         seconds: float,
         user: str | None = None,
         environment: t.Mapping[str, str] | None = None,
+        pass_fds: t.Sequence[int] = (),
     ) -> Ran:
         self.ran.append(list(argv))
         self.with_options.append({"seconds": seconds, "user": user, "environment": environment})
