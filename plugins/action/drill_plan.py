@@ -12,8 +12,10 @@ from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible_collections.graceful.azure.plugins.module_utils._checks import WrongSetting
 from ansible_collections.graceful.azure.plugins.module_utils._kind import WINDOWS
 from ansible_collections.graceful.azure.plugins.module_utils._text import clean, iso
+from ansible_collections.graceful.azure.plugins.modules import drill_plan
 from ansible_collections.graceful.azure.plugins.plugin_utils import _play as play
 from ansible_collections.graceful.azure.plugins.plugin_utils._drill import begun, objections, planned
+from ansible_collections.graceful.azure.plugins.plugin_utils._options import documented
 from ansible_collections.graceful.azure.plugins.plugin_utils._platform import written_platform
 from ansible_collections.graceful.azure.plugins.plugin_utils._settings import read_settings
 
@@ -24,9 +26,7 @@ PREFIX = "graceful_drill_"
 class ActionModule(play.Plugin):
     """The drill's state: made at the beginning, and ended whatever happens. Runs once for all hosts."""
 
-    OPTIONS: t.ClassVar[Json] = {
-        "state": {"type": "str", "choices": ["begin", "check", "announce", "end"], "required": True}
-    }
+    OPTIONS = documented(drill_plan)
 
     def _result(self, options: Json) -> Json:
         does = {"begin": self._begin, "check": self._check, "announce": self._announce}

@@ -7,11 +7,13 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.graceful.azure.plugins.module_utils._text import clean
+from ansible_collections.graceful.azure.plugins.modules import readiness
 from ansible_collections.graceful.azure.plugins.plugin_utils import _host_settings as written
 from ansible_collections.graceful.azure.plugins.plugin_utils import _play as play
 from ansible_collections.graceful.azure.plugins.plugin_utils import _readiness as fleet
 from ansible_collections.graceful.azure.plugins.plugin_utils import _report_dir as report_dir
 from ansible_collections.graceful.azure.plugins.plugin_utils._door import admitted
+from ansible_collections.graceful.azure.plugins.plugin_utils._options import documented
 from ansible_collections.graceful.azure.plugins.plugin_utils._platform import platform_of
 from ansible_collections.graceful.azure.plugins.plugin_utils._settings import PREFIX, read_settings
 from ansible_collections.graceful.azure.plugins.plugin_utils._slices import SlicedAction, SlicedModule, say
@@ -26,10 +28,7 @@ OVERRIDES = ("endpoint", "vm_name", "record_dir", "drain_steps")
 class ActionModule(SlicedAction):
     """Asks one host, or judges what all of them answered. Whatever is wrong is data: each host has to be asked."""
 
-    OPTIONS: t.ClassVar[Json] = {
-        "state": {"type": "str", "choices": ["ask", "judge"], "required": True},
-        "max_clock_offset": {"type": "float", "default": 30},
-    }
+    OPTIONS = documented(readiness)
 
     def _result(self, options: Json) -> Json:
         return self._ask() if options["state"] == "ask" else self._judge(options["max_clock_offset"])

@@ -8,8 +8,10 @@ import typing as t
 from datetime import datetime, timezone
 
 from ansible_collections.graceful.azure.plugins.module_utils._text import clean
+from ansible_collections.graceful.azure.plugins.modules import report_files
 from ansible_collections.graceful.azure.plugins.plugin_utils import _report_dir as report_dir
 from ansible_collections.graceful.azure.plugins.plugin_utils._drill import drill_margin
+from ansible_collections.graceful.azure.plugins.plugin_utils._options import documented
 from ansible_collections.graceful.azure.plugins.plugin_utils._play import Plugin
 from ansible_collections.graceful.azure.plugins.plugin_utils._report import safe, summary
 from ansible_collections.graceful.azure.plugins.plugin_utils._settings import ARTIFACTS, PREFIX
@@ -22,12 +24,7 @@ class ActionModule(Plugin):
     """Writes on the controller, in this process: modules that copied there would take seconds."""
 
     _requires_connection = False
-    OPTIONS: t.ClassVar[Json] = {
-        "directory": {"type": "str", "required": True},
-        "data": {"type": "dict", "required": True},
-        "keep": {"type": "int", "default": 50},
-        "always": {"type": "bool", "default": False},
-    }
+    OPTIONS = documented(report_files)
 
     def _result(self, options: Json) -> Json:
         data = safe(options["data"])

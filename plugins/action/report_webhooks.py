@@ -10,8 +10,11 @@ import time
 import typing as t
 from datetime import datetime, timezone
 
+from ansible_collections.graceful.azure.plugins.module_utils._checks import WrongSetting
+from ansible_collections.graceful.azure.plugins.modules import report_webhooks
 from ansible_collections.graceful.azure.plugins.plugin_utils import _report_dir as report_dir
 from ansible_collections.graceful.azure.plugins.plugin_utils import _webhooks as webhooks
+from ansible_collections.graceful.azure.plugins.plugin_utils._options import documented
 from ansible_collections.graceful.azure.plugins.plugin_utils._play import Plugin
 from ansible_collections.graceful.azure.plugins.plugin_utils._report import safe
 from ansible_collections.graceful.azure.plugins.plugin_utils._webhook_messages import bodies
@@ -24,12 +27,9 @@ class ActionModule(Plugin):
 
     _requires_connection = False
     OPTIONS: t.ClassVar[Json] = {
-        # Each is checked on its own: one that is wrong does not keep the others from being told.
+        **documented(report_webhooks),
+        # Each is validated on its own: one that is wrong does not keep the others from being told.
         "webhooks": {"type": "raw", "required": True},
-        "data": {"type": "dict", "required": True},
-        "occasion": {"type": "str", "choices": list(webhooks.OCCASIONS), "default": "finished"},
-        "directory": {"type": "str", "default": ""},
-        "page": {"type": "str", "default": ""},
     }
 
     def _result(self, options: Json) -> Json:
@@ -51,13 +51,17 @@ class ActionModule(Plugin):
             return
         taken = False
         for number, item in enumerate(given, 1):
-            reason, webhook = webhooks.read_webhook(item)
-            if webhook and occasion in webhook["events"]:
+            try:
+                webhook = webhooks.read_webhook(item, webhooks.name_of(number, len(given), item))
+            except WrongSetting as exc:
+                result["problems"].append(str(exc))
+                continue
+            if occasion in webhook["events"]:
                 messages = bodies(webhook, data, occasion, event_ids, options["page"])
                 reason = _post_all(webhook, messages)
                 taken = taken or bool(messages and not reason)
-            if reason:
-                result["problems"].append(webhooks.problem(number, len(given), webhook.get("url", ""), reason))
+                if reason:
+                    result["problems"].append(f"{webhooks.name_of(number, len(given), webhook)} {reason}")
         result["event_ids"] = [event_id for event_id in event_ids if event_id and taken]
         if taken and directory:
             try:

@@ -15,8 +15,10 @@ from ansible.errors import AnsibleActionFail
 from ansible_collections.graceful.azure.plugins.module_utils._kind import WINDOWS
 from ansible_collections.graceful.azure.plugins.module_utils._text import clean
 from ansible_collections.graceful.azure.plugins.module_utils._watcher import files
+from ansible_collections.graceful.azure.plugins.modules import watcher_files
 from ansible_collections.graceful.azure.plugins.plugin_utils import _watcher_settings as watcher
 from ansible_collections.graceful.azure.plugins.plugin_utils._host_settings import host_settings
+from ansible_collections.graceful.azure.plugins.plugin_utils._options import documented
 from ansible_collections.graceful.azure.plugins.plugin_utils._platform import platform_of
 from ansible_collections.graceful.azure.plugins.plugin_utils._play import Plugin
 from ansible_collections.graceful.azure.plugins.plugin_utils._settings import Settings, WrongSetting
@@ -31,17 +33,7 @@ class ActionModule(Plugin):
     """Makes the files on the controller, in Ansible's temporary directory, which is removed at the end of the run."""
 
     _requires_connection = False
-    OPTIONS: t.ClassVar[Json] = {
-        "receivers": {"type": "raw", "default": []},
-        "on_its_own": {"type": "bool", "default": False},
-        "approve_alone": {"type": "bool", "default": False},
-        "poll_interval": {"type": "float", "default": 1.0},
-        "spool_max": {"type": "int", "default": 1000},
-        "state_dir": {"type": "str", "required": True},
-        "metrics_dir": {"type": "str", "default": ""},
-        "secrets_file": {"type": "str", "required": True},
-        "paths": {"type": "dict", "default": {}},
-    }
+    OPTIONS = documented(watcher_files)
 
     def _result(self, options: Json) -> Json:
         variables = self._vars

@@ -12,7 +12,6 @@ import difflib
 import re
 import typing as t
 
-from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible_collections.graceful.azure.plugins.module_utils import _checkpoints, _drains, _health_checks
 from ansible_collections.graceful.azure.plugins.module_utils import _checks as check
 from ansible_collections.graceful.azure.plugins.module_utils import _endpoint as endpoint
@@ -23,6 +22,7 @@ from ansible_collections.graceful.azure.plugins.module_utils._policy import vali
 from ansible_collections.graceful.azure.plugins.module_utils._text import clean, masked_all, quoted
 from ansible_collections.graceful.azure.plugins.plugin_utils._capacity import validate_min_available
 from ansible_collections.graceful.azure.plugins.plugin_utils._event_hosts import read_event
+from ansible_collections.graceful.azure.plugins.plugin_utils._options import validated
 from ansible_collections.graceful.azure.plugins.plugin_utils._webhooks import read_webhook
 from ansible_collections.graceful.azure.plugins.plugin_utils._window import validate_window
 
@@ -34,8 +34,6 @@ DRILLED = ("Reboot", "Redeploy", "Freeze", "Preempt", "Terminate")
 INTERNAL = ("host", "pass", "drill", "written")
 # What a run leaves for AWX, which hands it to the later jobs of a workflow as extra variables: always all of them.
 ARTIFACTS = ("result", "was_drill", "report", "report_data", "events", "host_results")
-# Options that are a program and its arguments.
-PROGRAMS = ("do", "undo", "probe", "argv")
 # How near a beginning has to be to ours to be a slip for it: gracefully is somebody else's word.
 NEAR = 0.9
 # Where and how a host is asked: with a default in place of a mistake it would ask somebody else.
@@ -113,9 +111,7 @@ def _webhooks(value: t.Any, name: str) -> list[t.Any]:
     if not isinstance(value, (list, tuple)):
         raise WrongSetting(f"{name} must be a list.")
     for number, item in enumerate(value):
-        mistake, _webhook = read_webhook(item)
-        if mistake:
-            raise WrongSetting(f"{name}[{number}] {mistake}")
+        read_webhook(item, f"{name}[{number}]")
     return list(value)
 
 
@@ -177,7 +173,7 @@ def _item(kind: type[Kind], given: t.Mapping[str, t.Any], where: str, platform: 
         timeout = seconds(timeout, f"{where}: timeout")
         if not timeout:
             raise check.refuse(f"{where}: timeout", "more than 0", timeout)
-    checked = validated(options, kind.options, kind.rules, where)
+    checked = validated(options, kind.options, where, kind.rules)
     _refuse(where, kind.mistake(checked) or kind.mistake_on(platform, checked) or _not_there(kind, options, platform))
     plain, secret = _apart(checked, kind.options)
     return {"timeout": timeout, "options": plain}, secret
@@ -205,48 +201,12 @@ def _apart(checked: Json, options: t.Mapping[str, t.Mapping[str, t.Any]]) -> tup
     return plain, {key: value for key, value in secret.items() if value is not None}
 
 
-def validated(
-    given: t.Mapping[str, t.Any],
-    options: t.Mapping[str, t.Mapping[str, t.Any]],
-    rules: t.Mapping[str, t.Any],
-    where: str,
-) -> Json:
-    """The options as the argument spec wants them, or what is wrong with them. Secrets are not quoted."""
-    for key in given:
-        if key not in options:
-            near = difflib.get_close_matches(str(key), list(options), 1)
-            hint = f"; is {near[0]} meant?" if near else f". Allowed are: {', '.join(options)}."
-            raise WrongSetting(f"{where} has the key {quoted(key)}, which is not known{hint}")
-    for key in PROGRAMS:
-        if isinstance(given.get(key), str) and options[key]["type"] == "list":
-            # The argument spec would make a list of it, split at commas.
-            raise WrongSetting(f"{where}: {key} has to be a list, such as [touch, /x].")
-    spec = {name: _plain_spec(option) for name, option in options.items()}
-    result = ArgumentSpecValidator(spec, **rules).validate(dict(given))
-    if result.error_messages:
-        secrets = [str(given[key]) for key, option in options.items() if option.get("no_log") and given.get(key)]
-        said = clean(result.error_messages[0], 300)
-        for secret in secrets:
-            said = said.replace(secret, "…")
-        raise WrongSetting(f"{where}: {said}")
-    return dict(result.validated_parameters)
-
-
-def _plain_spec(option: t.Mapping[str, t.Any]) -> Json:
-    spec = {key: value for key, value in option.items() if key not in ("description", "no_log", "platforms")}
-    if "options" in spec:
-        spec["options"] = {name: _plain_spec(inner) for name, inner in spec["options"].items()}
-    return spec
-
-
 def _health(value: t.Any, name: str) -> Items:
     items: list[Json] = []
     secrets: Json = {}
     for number, given in enumerate(check.sequence(value, name)):
         where = f"{name}[{number}]"
-        if not isinstance(given, t.Mapping):
-            raise check.refuse(where, "a dictionary", given)
-        checked = validated(given, _health_checks.OPTIONS, _health_checks.RULES, where)
+        checked = validated(given, _health_checks.OPTIONS, where, _health_checks.RULES)
         _refuse(where, _health_checks.mistake(checked))
         plain, secret = _apart(checked, _health_checks.OPTIONS)
         items.append(plain)

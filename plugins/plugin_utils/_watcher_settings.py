@@ -20,8 +20,8 @@ from ansible_collections.graceful.azure.plugins.module_utils._text import clean,
 from ansible_collections.graceful.azure.plugins.module_utils._watcher import config as configuration
 from ansible_collections.graceful.azure.plugins.module_utils._watcher.changes import APPEARED, BACK, CHANGES
 from ansible_collections.graceful.azure.plugins.module_utils._watcher.metrics import FILE
+from ansible_collections.graceful.azure.plugins.plugin_utils._options import validated
 from ansible_collections.graceful.azure.plugins.plugin_utils._settings import CONNECTION, Settings, WrongSetting
-from ansible_collections.graceful.azure.plugins.plugin_utils._webhooks import checked
 
 Json = dict[str, t.Any]
 DRAIN_NOT_SET = (
@@ -33,10 +33,10 @@ PARTS: t.Mapping[str, tuple[str, str, t.Callable[[str], type[Kind]]]] = {
     "checkpoint": ("checkpoint", "Checkpoint", _checkpoints.load),
 }
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,40}")
-_LAUNCH = re.compile(r".*/(workflow_)?job_templates/[^/]+/launch/")
+_LAUNCH = re.compile(r"[^?#]*/(workflow_)?job_templates/[^/]+/launch/([?#]|$)")
 
 RECEIVER_OPTIONS: dict[str, Json] = {
-    "name": {"description": "What it is called; letters, digits, `.`, `-` and `_`. Required.", "type": "str"},
+    "name": {"description": "What it is called; letters, digits, `.`, `-` and `_`.", "type": "str", "required": True},
     "kind": {
         "description": "`cloudevents` posts the message to a webhook or event stream of Event-Driven Ansible, or to "
         "any URL. `awx` launches a job template with the message as the extra variable `graceful_event`.",
@@ -45,10 +45,11 @@ RECEIVER_OPTIONS: dict[str, Json] = {
         "default": configuration.CLOUDEVENTS,
     },
     "url": {
-        "description": "Where to post to. Required. For `awx` the address that launches, such as "
+        "description": "Where to post to. For `awx` the address that launches, such as "
         "`https://awx.example.com/api/v2/job_templates/42/launch/` or, behind a gateway, "
         "`https://aap.example.com/api/controller/v2/job_templates/42/launch/`.",
         "type": "str",
+        "required": True,
         "no_log": True,
     },
     "token": {"description": "Sent as a Bearer token.", "type": "str", "no_log": True},
@@ -107,9 +108,7 @@ def receivers(given: t.Any) -> tuple[list[Json], Json, list[str]]:
     warnings: list[str] = []
     for number, item in enumerate(given):
         where = f"watcher_receivers[{number}]"
-        mistake, receiver = _receiver(item)
-        if mistake:
-            raise WrongSetting(f"{where} {mistake}")
+        receiver = _receiver(item, where)
         name = receiver["name"]
         if name in secrets:
             raise WrongSetting(f"{where} has the same name as another one, {quoted(name)}.")
@@ -121,26 +120,25 @@ def receivers(given: t.Any) -> tuple[list[Json], Json, list[str]]:
     return plain, secrets, warnings
 
 
-def _receiver(item: t.Any) -> tuple[str, Json]:
-    """What is wrong with a receiver, to be read after its place; and the receiver, if nothing is."""
-    mistake, receiver = checked(item, RECEIVER_OPTIONS, "a name and a url")
-    if mistake:
-        return mistake, {}
+def _receiver(item: t.Any, where: str) -> Json:
+    receiver = validated(item, RECEIVER_OPTIONS, where)
     awx = receiver["kind"] == configuration.AWX
     receiver["changes"] = receiver["changes"] or ([APPEARED, BACK] if awx else list(CHANGES))
     receiver["events"] = receiver["events"] or (configuration.AFFECTED if awx else configuration.ALL)
     receiver["headers"] = {str(key): str(value) for key, value in (receiver["headers"] or {}).items()}
-    return _mistake(receiver), receiver
+    mistake = _mistake(receiver)
+    if mistake:
+        raise WrongSetting(f"{where}: {mistake}")
+    return receiver
 
 
 def _mistake(receiver: Json) -> str:
-    if not _NAME.fullmatch(receiver["name"] or ""):
-        return "needs a name of letters, digits, '.', '-' and '_', up to 41."
-    if not receiver["url"]:
-        return "has no url."
+    name_is_right = _NAME.fullmatch(receiver["name"])
+    launches = receiver["kind"] != configuration.AWX or _LAUNCH.match(receiver["url"])
     header = {receiver["hmac_header"]: receiver["hmac_prefix"]}
     token = {"Authorization": receiver["token"] or ""}
-    mistake = check.first(
+    return check.first(
+        "" if name_is_right else "name has to be letters, digits, '.', '-' and '_', up to 41 characters.",
         check.http_url("url", receiver["url"]),
         check.positive("timeout", receiver["timeout"], 600),
         check.headers("headers", receiver["headers"]),
@@ -148,12 +146,8 @@ def _mistake(receiver: Json) -> str:
         # As it is a header, its value is not quoted.
         "token has to be one line of text." if check.headers("token", token) else "",
         "" if (receiver["ca_file"] or "/").startswith("/") else "ca_file has to be an absolute path.",
+        "" if launches else "for kind awx, url has to end with /job_templates/NUMBER/launch/.",
     )
-    if mistake:
-        return f"has a mistake: {mistake}"
-    if receiver["kind"] == configuration.AWX and not _LAUNCH.fullmatch(urlsplit(receiver["url"]).path):
-        return "is of kind awx: its url has to end with /job_templates/NUMBER/launch/."
-    return ""
 
 
 def _is_open(receiver: Json) -> bool:

@@ -18,17 +18,17 @@ import urllib.error
 from datetime import datetime, timedelta
 from urllib.parse import urlsplit
 
-from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible_collections.graceful.azure.plugins.module_utils import _option_checks as check
+from ansible_collections.graceful.azure.plugins.module_utils._checks import WrongSetting
 from ansible_collections.graceful.azure.plugins.module_utils._document import parse_time, same_id
-from ansible_collections.graceful.azure.plugins.module_utils._text import iso, quoted
+from ansible_collections.graceful.azure.plugins.module_utils._text import iso
+from ansible_collections.graceful.azure.plugins.modules import report_webhooks
+from ansible_collections.graceful.azure.plugins.plugin_utils._options import documented, validated
 from ansible_collections.graceful.azure.plugins.plugin_utils._report import BAD_RESULTS, Event, Report, read
 
 Json = dict[str, t.Any]
 Told = dict[str, dict[str, str]]
 
-OCCASIONS = ("noticed", "deferred", "held", "approved", "restored", "failed", "finished")
-FORMATS = ("json", "slack", "teams", "pagerduty")
 PAGERDUTY_URL = "https://events.pagerduty.com/v2/enqueue"
 # Once for each event, whichever run sees it; the other occasions once for each event and run.
 TOLD_ONCE = ("noticed", "deferred")
@@ -40,79 +40,25 @@ CONCERNS: dict[str, t.Callable[[Event], bool]] = {
     "restored": lambda event: event.outcome in ("completed", "cancelled", "drained"),
 }
 
-WEBHOOK_OPTIONS: dict[str, Json] = {
-    "url": {
-        "description": "Where to post to. Required, except for format pagerduty, which knows its own. It is treated as "
-        "a secret, except for its host.",
-        "type": "str",
-        "no_log": True,
-    },
-    "format": {
-        "description": "What the receiver understands: json has all fields, for a receiver of your own; slack is an "
-        "incoming webhook of Slack, teams a workflow of Microsoft Teams; pagerduty opens an alert for each event that "
-        "is noticed, held or failed, and closes it when the event is over and its hosts are restored. Leave noticed "
-        "out of events if an event that is only notified should open none.",
-        "type": "str",
-        "choices": list(FORMATS),
-        "default": "json",
-    },
-    "key": {
-        "description": "The routing key of the PagerDuty service, a secret. Required for format pagerduty.",
-        "type": "str",
-        "no_log": True,
-    },
-    "events": {
-        "description": "On which occasions to post. All but finished if not set.",
-        "type": "list",
-        "elements": "str",
-        "choices": list(OCCASIONS),
-    },
-    "headers": {
-        "description": "Headers to send along. They are treated as secrets.",
-        "type": "dict",
-        "no_log": True,
-    },
-    "timeout": {
-        "description": "Seconds that the webhook may take in all, from looking up its name to its answer.",
-        "type": "int",
-        "default": 5,
-    },
-}
-TYPES = {"str": "a text", "int": "a whole number", "float": "a number", "dict": "a dictionary", "list": "a list"}
+OPTIONS: Json = documented(report_webhooks)["webhooks"]["suboptions"]
 
 
-def checked(item: t.Any, options: t.Mapping[str, Json], needs: str) -> tuple[str, Json]:
-    """What is wrong with a webhook or a receiver, to be read after its name, or else all its options. No value is
-    quoted: they may be secret."""
-    if not isinstance(item, t.Mapping):
-        return f"has to be a dictionary with {needs}.", {}
-    unknown = [name for name in item if name not in options]
-    if unknown:
-        return f"has the key {quoted(unknown[0])}, which is not known; allowed are {', '.join(options)}.", {}
-    given = {name: value for name, value in item.items() if value is not None}
-    for name, spec in options.items():
-        if name in given and ArgumentSpecValidator({name: spec}).validate({name: given[name]}).error_messages:
-            choices = f" of {', '.join(spec['choices'])}" if "choices" in spec else ""
-            wanted = "one" if choices and "elements" not in spec else TYPES[spec["type"]]
-            return f"has a mistake in {name}: it has to be {wanted}{choices}.", {}
-    return "", ArgumentSpecValidator(options).validate(given).validated_parameters
-
-
-def read_webhook(item: t.Any) -> tuple[str, Json]:
-    """What is wrong with a webhook, or else the webhook with every option set."""
-    mistake, webhook = checked(item, WEBHOOK_OPTIONS, "a url")
-    if mistake:
-        return mistake, {}
+def read_webhook(item: t.Any, where: str) -> Json:
+    """The webhook with every option set. Raises WrongSetting, which quotes no value."""
+    webhook = validated(item, OPTIONS, where)
     pagerduty = webhook["format"] == "pagerduty"
     webhook["url"] = webhook["url"] or (PAGERDUTY_URL if pagerduty else "")
-    webhook["events"] = webhook["events"] or [occasion for occasion in OCCASIONS if occasion != "finished"]
+    webhook["events"] = webhook["events"] or [one for one in OPTIONS["events"]["choices"] if one != "finished"]
     webhook["headers"] = webhook["headers"] or {}
-    if pagerduty and not webhook["key"]:
-        return "is of format pagerduty and needs the key of the PagerDuty service.", {}
-    if not host_of(webhook["url"]):
-        return "needs a url that begins with http:// or https:// and names a host.", {}
-    mistake = check.positive("timeout", webhook["timeout"]) or check.headers("headers", webhook["headers"])
-    return (f"has a mistake: {mistake}", {}) if mistake else ("", webhook)
+    mistake = check.first(
+        "key is missing, the routing key of the PagerDuty service." if pagerduty and not webhook["key"] else "",
+        "" if host_of(webhook["url"]) else "url has to begin with http:// or https:// and to name a host.",
+        check.positive("timeout", webhook["timeout"]),
+        check.headers("headers", webhook["headers"]),
+    )
+    if mistake:
+        raise WrongSetting(f"{where}: {mistake}")
+    return webhook
 
 
 def host_of(url: str) -> str:
@@ -185,10 +131,10 @@ def _concerned(report: Report, occasion: str) -> list[str]:
 # What went wrong
 
 
-def problem(number: int, count: int, url: str, reason: str) -> str:
-    """A line about a webhook that did not take the message, without its secrets."""
-    host = host_of(url)
-    return f"webhook {number} of {count}{f' ({host})' if host else ''} {reason}"
+def name_of(number: int, count: int, item: t.Any) -> str:
+    """What a webhook is called in messages, without its secrets."""
+    host = host_of(str(item.get("url"))) if isinstance(item, t.Mapping) else ""
+    return f"webhook {number} of {count}{f' ({host})' if host else ''}"
 
 
 LATE = "gave no complete answer in time"

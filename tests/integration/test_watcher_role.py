@@ -170,7 +170,7 @@ def test_it_may_approve_alone_if_everything_is_covered(machine: Machine) -> None
         ({"watcher_python": "/usr/bin/python-of-nobody"}, "python-of-nobody"),
         ({"watcher_receivers": {}}, "watcher_receivers has to be a list"),
         ({"watcher_receivers": [{"name": "a", "uri": SECRET}]}, "has the key 'uri', which is not known"),
-        ({"watcher_receivers": [{"name": "../a", "url": "https://a"}]}, "needs a name of letters"),
+        ({"watcher_receivers": [{"name": "../a", "url": "https://a"}]}, "name has to be letters"),
         ({"watcher_receivers": [{"name": "a", "url": SECRET}]}, "url has to be a URL of http or https"),
         (
             {"watcher_receivers": [{"name": "a", "url": "https://a", "token": f"{SECRET}\n"}]},
@@ -182,7 +182,10 @@ def test_it_may_approve_alone_if_everything_is_covered(machine: Machine) -> None
             "ca_file has to be an absolute",
         ),
         ({"watcher_receivers": [{"name": "a", "url": "https://a"}] * 2}, "has the same name as another one"),
-        ({"watcher_receivers": [{"name": "a", "url": "https://a", "changes": [SECRET]}]}, "has a mistake in changes"),
+        (
+            {"watcher_receivers": [{"name": "a", "url": "https://a", "changes": [SECRET]}]},
+            "changes has to be a list in which each",
+        ),
     ],
 )
 def test_what_cannot_be_used_is_said_before_anything_changes(machine: Machine, variables: Json, message: str) -> None:
