@@ -208,7 +208,7 @@ class ActionModule(SlicedAction):
             told = admitted({"failed": True, "msg": unasked})
         else:
             told = self._admitted(TOO_OLD if too_old else _call(module, args, float(args["wait"])))
-        told = written.in_words_of_inventory(told)
+        told = written.with_variable_names(told)
         observation = told["observation"] or {}
         if not before and (any(e["affects_me"] for e in observation.get("events") or []) or observation.get("record")):
             settings, mistakes = self._settings(run, event, files=True)
@@ -381,7 +381,7 @@ def _call(module: SlicedModule, args: Json, wait: float) -> Json:
 
 def _work(values: Json) -> Json:
     parts: list[schema.Items] = [values[key] for key in ("drain_steps", "checkpoint", "health")]
-    shown = {name: part.shown for name, part in zip(("steps", "checkpoint", "health"), parts, strict=True)}
+    shown = {name: part.masked for name, part in zip(("steps", "checkpoint", "health"), parts, strict=True)}
     # One text: of a dictionary, Ansible would cross out each value wherever it is in the answer, also within names.
     return {**shown, "secrets": json.dumps({key: value for part in parts for key, value in part.secrets.items()})}
 

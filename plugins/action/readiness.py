@@ -46,7 +46,7 @@ class ActionModule(SlicedAction):
         unasked = written.why_not_asked(settings)
         module = SlicedModule(self, MODULE, self._vars, "report")
         answer = admitted({"failed": True, "msg": unasked} if unasked else module.run(args).result)
-        answer = written.in_words_of_inventory(answer)
+        answer = written.with_variable_names(answer)
         mistakes = [text for text in settings.messages if text not in unasked]
         return {
             **answer,

@@ -187,7 +187,7 @@ def on_its_own(variants: t.Sequence[Settings], groups: t.Sequence[str], approve:
     covered: dict[str, list[Json]] = {}
     for key, (phase, noun, _load) in PARTS.items():
         covered[key] = []
-        shown = {item["name"]: item for item in values[key].shown}
+        shown = {item["name"]: item for item in values[key].masked}
         for item, secret, reason in _judged(key, variants):
             if reason:
                 not_covered.append(f"{noun} {quoted(item['name'])} ({item['kind']}): {reason}.")
@@ -197,7 +197,7 @@ def on_its_own(variants: t.Sequence[Settings], groups: t.Sequence[str], approve:
                 secrets[f"{phase}/{item['name']}"] = secret
     if all(one.values["health"] == values["health"] for one in variants):
         secrets.update(values["health"].secrets)
-        health = values["health"].shown
+        health = values["health"].masked
     else:
         health = []
         not_covered.append("Health checks: they depend on the event, and on its own a host knows no templates.")

@@ -99,7 +99,7 @@ def test_what_cannot_be_evaluated_is_a_mistake_and_never_a_default_that_nobody_h
 def test_what_a_host_tells_as_a_fact_is_no_setting(key: str) -> None:
     name, value = f"graceful_{key}", [] if (default := SETTINGS[key].default) is None else default
     told = read_settings({name: value, "ansible_facts": {name: value}}, lambda given: given, EVERYWHERE)
-    assert "was told by the host itself" in told.mistakes[name]
+    assert "is a fact that the host returned" in told.mistakes[name]
     # A variable that goes before the fact counts.
     written = read_settings({name: value, "ansible_facts": {name: "other"}}, lambda given: given, EVERYWHERE)
     assert written.mistakes == {}
@@ -232,7 +232,7 @@ def test_other_names_are_none_of_our_business(name: str) -> None:
     [
         ("graceful_drain_step", "Is graceful_drain_steps meant?"),
         ("graceful_polcy", "Is graceful_policy meant?"),
-        ("graceful_zzzz", "The guide has the list"),
+        ("graceful_zzzz", "docs/maintenance.md lists all variables"),
     ],
 )
 def test_a_name_that_does_not_exist_is_said_with_the_nearest_one(name: str, hint: str) -> None:
@@ -328,6 +328,13 @@ WRONG: list[tuple[t.Any, str]] = [
     ([{"name": "x", "kind": "services", "services": []}], "services has to be a list of texts"),
     ([{**OWN, "do": "rm -rf /"}], "do has to be a task file"),
     ([{"name": "x", "kind": "tasks", "do": "do.yml"}], "missing required arguments: probe"),
+    ([{**BALANCED, "backend": None}], "missing required arguments: backend"),
+    ([{**HEALTH, "threshold": "many"}], "Drain step 'balancer' (health_probe): threshold has to be a number."),
+    (
+        [{"name": "x", "kind": "connections", "ports": ["http"]}],
+        "ports has to be a list in which each entry is a",
+    ),
+    ([{**BALANCED, "sockets": [{"host": "lb1"}]}], "each entry is a dictionary with host, socket."),
 ]
 
 
@@ -414,19 +421,19 @@ def test_a_step_that_a_windows_host_can_carry_out_is_accepted(key: str, item: Js
 @pytest.mark.parametrize(
     ("platform", "key", "item", "said"),
     [
-        (WINDOWS, "drain_steps", {"kind": "patroni"}, "which a Windows host cannot do. Kinds for it are: command"),
-        (WINDOWS, "drain_steps", {"kind": "pacemaker"}, "which a Windows host cannot do"),
-        (WINDOWS, "drain_steps", CACHE, "which a Windows host cannot do"),
-        (WINDOWS, "checkpoint", {"kind": "postgresql"}, "cannot do. Kinds for it are: command, paths, tasks."),
-        (WINDOWS, "checkpoint", {"kind": "redis"}, "which a Windows host cannot do"),
-        (LINUX, "drain_steps", {"kind": "iis", "sites": ["a"]}, "has the kind iis, which a Linux host cannot do"),
-        (LINUX, "drain_steps", {"kind": "failover_cluster"}, "which a Linux host cannot do"),
-        (WINDOWS, "drain_steps", {"kind": "services", "services": ["a"], "use": "systemd"}, "use is not for"),
+        (WINDOWS, "drain_steps", {"kind": "patroni"}, "not supported on Windows hosts. Kinds for them are: command"),
+        (WINDOWS, "drain_steps", {"kind": "pacemaker"}, "which is not supported on Windows hosts"),
+        (WINDOWS, "drain_steps", CACHE, "which is not supported on Windows hosts"),
+        (WINDOWS, "checkpoint", {"kind": "postgresql"}, "Windows hosts. Kinds for them are: command, paths, tasks."),
+        (WINDOWS, "checkpoint", {"kind": "redis"}, "which is not supported on Windows hosts"),
+        (LINUX, "drain_steps", {"kind": "iis", "sites": ["a"]}, "the kind iis, which is not supported on Linux hosts"),
+        (LINUX, "drain_steps", {"kind": "failover_cluster"}, "which is not supported on Linux hosts"),
+        (WINDOWS, "drain_steps", {"kind": "services", "services": ["a"], "use": "systemd"}, "use is not supported on"),
         (WINDOWS, "drain_steps", {"kind": "services", "services": ["a*"]}, "cannot be the name of a service"),
         (WINDOWS, "drain_steps", {"kind": "services", "services": ["a "]}, "cannot be the name of a service"),
         (LINUX, "drain_steps", {"kind": "services", "services": ["Apache Tomcat"]}, "cannot be the name of a service"),
-        (WINDOWS, "drain_steps", {"kind": "command", "do": ["a"], "probe": ["a"], "become_user": "x"}, "become_user"),
-        (WINDOWS, "checkpoint", {"kind": "command", "argv": ["a"], "become_user": "x"}, "become_user is not for"),
+        (WINDOWS, "drain_steps", {"kind": "command", "do": ["a"], "probe": ["a"], "become_user": "x"}, "become_user is"),
+        (WINDOWS, "checkpoint", {"kind": "command", "argv": ["a"], "become_user": "x"}, "become_user is not supported"),
         (WINDOWS, "drain_steps", HEALTH, r"marker has to be the absolute path of a file, such as D:\out"),
         (LINUX, "drain_steps", MARKER, "marker has to be the absolute path of a file, such as /mnt/out"),
         (WINDOWS, "checkpoint", PATHS, r"paths has to be a list of absolute paths, such as D:\cache"),
