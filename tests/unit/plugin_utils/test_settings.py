@@ -432,7 +432,7 @@ def test_a_step_that_a_windows_host_can_carry_out_is_accepted(key: str, item: Js
         (WINDOWS, "drain_steps", {"kind": "services", "services": ["a*"]}, "cannot be the name of a service"),
         (WINDOWS, "drain_steps", {"kind": "services", "services": ["a "]}, "cannot be the name of a service"),
         (LINUX, "drain_steps", {"kind": "services", "services": ["Apache Tomcat"]}, "cannot be the name of a service"),
-        (WINDOWS, "drain_steps", {"kind": "command", "do": ["a"], "probe": ["a"], "become_user": "x"}, "become_user is"),
+        (WINDOWS, "drain_steps", {"kind": "command", "do": ["a"], "probe": ["a"], "become_user": "x"}, "become_user"),
         (WINDOWS, "checkpoint", {"kind": "command", "argv": ["a"], "become_user": "x"}, "become_user is not supported"),
         (WINDOWS, "drain_steps", HEALTH, r"marker has to be the absolute path of a file, such as D:\out"),
         (LINUX, "drain_steps", MARKER, "marker has to be the absolute path of a file, such as /mnt/out"),
