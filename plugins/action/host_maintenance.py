@@ -65,7 +65,8 @@ TOO_OLD = {
 CONTROLLER_DIR = "~/.graceful/checkpoints"
 # A role waits a little longer than the engine may take, to get the engine's own message about what is late.
 GRACE = 15.0
-STEP_TASKS, NOTHING = "order_step.yml", "steps/nothing.yml"
+STEP_TASKS = "order_step.yml"
+NOTHING = "steps/nothing.yml"
 # The states that are a success for a task of a user, by order. In check mode an order is skipped.
 SUCCESS = {
     "look": ("looked",),

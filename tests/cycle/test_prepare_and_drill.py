@@ -22,7 +22,7 @@ from ansible_collections.graceful.azure.tests.cycle.harness import HERE, Fleet, 
 
 Json = dict[str, t.Any]
 CONSENT = ("-e", "graceful_drill_consent=yes")
-SHARE = "graceful_min_available does not let all targets leave at once"
+SHARE = "graceful_min_available does not allow all targets to be drained at once"
 
 PREPARE = """
 - name: Prepare
@@ -327,7 +327,7 @@ class TestDrill:
         run = drilled.run(*CONSENT, playbook="drill")
         check_not_begun(drilled, run)
         assert "group 'web' would have 0 of 3 hosts available, 2 are required" in run.output
-        assert "These fit: -e graceful_drill_targets=web1." in run.output
+        assert "These can be: -e graceful_drill_targets=web1." in run.output
         run = drilled.run(*CONSENT, "-e", "graceful_drill_targets=web2", playbook="drill")
         assert run.status == 0, run.output[-4000:]
         assert [drilled.log(host) != [] for host in drilled.names] == [False, True, False]
