@@ -21,7 +21,7 @@ Json = dict[str, t.Any]
 
 
 class ActionModule(Plugin):
-    """Writes on the controller, in this process: modules that copied there would take seconds."""
+    """Writes on the controller, in this process: modules would take seconds."""
 
     _requires_connection = False
     OPTIONS = documented(report_files)
@@ -32,9 +32,9 @@ class ActionModule(Plugin):
         result: Json = {"page": "", "data": "", "removed": [], "margin": drill_margin(data) if short["drill"] else []}
         if options["directory"] and (options["always"] or short["events"] or short["result"] != "nothing"):
             result.update(self._write(report_dir.absolute(options["directory"]), data, options["keep"]))
-        # Artifacts for AWX, as set_stats would leave them.
-        told = (short["result"], short["drill"], result["page"], result["data"], short["events"], short["hosts"])
-        stats = {PREFIX + name: value for name, value in zip(ARTIFACTS, told, strict=True)}
+        # Artifacts for AWX, in the format of set_stats.
+        values = (short["result"], short["drill"], result["page"], result["data"], short["events"], short["hosts"])
+        stats = {PREFIX + name: value for name, value in zip(ARTIFACTS, values, strict=True)}
         result["ansible_stats"] = {"data": stats, "per_host": False, "aggregate": False}
         result["ansible_facts"] = {"report_path": result["page"]}
         for line in [f"Report: {result['page']}"] * bool(result["page"]) + result["margin"]:
@@ -45,7 +45,6 @@ class ActionModule(Plugin):
         written: Json = {}
         try:
             page, kept = report_dir.write_report(directory, data, datetime.now(timezone.utc))
-            # No host of the play has changed.
             written = {"page": page, "data": kept}
             written["removed"] = report_dir.remove_old(directory, keep, data)
         except OSError as exc:

@@ -4,7 +4,7 @@
 
 # This file is private to the collection: it may change without notice.
 
-"""Webhooks: their options, what is news to them, and why posting failed. Pure: no I/O."""
+"""Webhooks: their options, which events they have not got yet, and why posting failed. Pure: no I/O."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from ansible_collections.graceful.azure.plugins.plugin_utils._options import doc
 from ansible_collections.graceful.azure.plugins.plugin_utils._report import BAD_RESULTS, Event, Report, read
 
 Json = dict[str, t.Any]
-Told = dict[str, dict[str, str]]
+Sent = dict[str, dict[str, str]]
 
 PAGERDUTY_URL = "https://events.pagerduty.com/v2/enqueue"
 # Once for each event, whichever run sees it; the other occasions once for each event and run.
-TOLD_ONCE = ("noticed", "deferred")
-REMEMBERED_FOR = timedelta(days=30)
+SENT_ONCE = ("noticed", "deferred")
+KEPT_FOR = timedelta(days=30)
 # Which events an occasion is about; of the others, those with that outcome.
 CONCERNS: dict[str, t.Callable[[Event], bool]] = {
     "noticed": lambda event: event.outcome not in ("ignored", "held_by_other_run"),
@@ -62,11 +62,11 @@ def read_webhook(item: t.Any, where: str) -> Json:
 
 
 def host_of(url: str) -> str:
-    """The host's name only: path, query and user name of a webhook are often its secret. Empty if it is malformed."""
+    """Only the name of the host, because the rest of the URL may be secret. Empty if the URL is malformed."""
     try:
         address = urlsplit(url)
         host = address.hostname or ""
-        # A port that is none is the sign of a malformed address, whose host could be a part of a password.
+        # Raises ValueError if the port is not a number: then the host could be a part of a password.
         str(address.port)
     except ValueError:
         return ""
@@ -74,51 +74,51 @@ def host_of(url: str) -> str:
     return host if valid and re.fullmatch(r"[a-z0-9._:-]{1,253}", host) else ""
 
 
-# What is news
+# Which events are unsent
 
 
-def news(data: t.Any, occasion: str, told: t.Any, now: datetime) -> list[str]:
-    """The ids of the events for which the occasion was not told yet; "" stands for the run as a whole."""
+def unsent(data: t.Any, occasion: str, sent: t.Any, now: datetime) -> list[str]:
+    """The ids of the events for which no message about the occasion was sent; "" stands for the whole run."""
     report = read(data)
-    known = remembered(told, now)
+    known = recent(sent, now)
     return [
         event_id
-        for event_id in _concerned(report, occasion)
+        for event_id in _events_of(report, occasion)
         if occasion == "finished" or _key(report, occasion) not in known.get(same_id(event_id), {})
     ]
 
 
-def with_news(told: t.Any, data: t.Any, occasion: str, event_ids: t.Iterable[str], now: datetime) -> Told:
-    """What was told, with this added and without what is long ago."""
-    known = remembered(told, now)
+def with_sent(sent: t.Any, data: t.Any, occasion: str, event_ids: t.Iterable[str], now: datetime) -> Sent:
+    """What was sent, with this message and without old ones."""
+    known = recent(sent, now)
     if occasion != "finished":
         for event_id in event_ids:
             known.setdefault(same_id(event_id), {})[_key(read(data), occasion)] = iso(now)
     return known
 
 
-def remembered(told: t.Any, now: datetime) -> Told:
-    """What a file says was told: {event id: {occasion: time}}. What is not readable, or too old, counts as not told."""
-    kept: Told = {}
-    for event_id, occasions in told.items() if isinstance(told, t.Mapping) else ():
+def recent(sent: t.Any, now: datetime) -> Sent:
+    """The valid and recent entries of what was sent: {event id: {occasion: time}}."""
+    kept: Sent = {}
+    for event_id, occasions in sent.items() if isinstance(sent, t.Mapping) else ():
         for occasion, at in occasions.items() if isinstance(occasions, t.Mapping) else ():
             moment = parse_time(at) if isinstance(at, str) else None
-            if moment is not None and now - moment <= REMEMBERED_FOR:
+            if moment is not None and now - moment <= KEPT_FOR:
                 kept.setdefault(str(event_id), {})[str(occasion)] = at
     return kept
 
 
 def _key(report: Report, occasion: str) -> str:
-    return occasion if occasion in TOLD_ONCE else f"{occasion} {report.run.run_id}"
+    return occasion if occasion in SENT_ONCE else f"{occasion} {report.run.run_id}"
 
 
-def _concerned(report: Report, occasion: str) -> list[str]:
-    """Which events the occasion is about."""
+def _events_of(report: Report, occasion: str) -> list[str]:
+    """The events that the occasion is about."""
     concerns = CONCERNS.get(occasion) or (lambda event: event.outcome == occasion)
     ids = {same_id(event.event_id): event.event_id for event in report.events if concerns(event)}
     if occasion in ("noticed", "deferred", "held", "approved"):
         return list(ids.values())
-    # Hosts also restore, or fail to restore, what is left of an event that is no longer announced.
+    # Hosts are also restored after an event that is no longer announced.
     bad = {same_id(one): one for host in report.hosts if host.result in BAD_RESULTS for one in host.events}
     good = {same_id(one): one for host in report.hosts if host.result == "restored" for one in host.events}
     if occasion == "failed":
@@ -132,7 +132,7 @@ def _concerned(report: Report, occasion: str) -> list[str]:
 
 
 def name_of(number: int, count: int, item: t.Any) -> str:
-    """What a webhook is called in messages, without its secrets."""
+    """The name of a webhook in messages, without its secrets."""
     host = host_of(str(item.get("url"))) if isinstance(item, t.Mapping) else ""
     return f"webhook {number} of {count}{f' ({host})' if host else ''}"
 
@@ -141,13 +141,13 @@ LATE = "gave no complete answer in time"
 
 
 def failure(exc: BaseException) -> str:
-    """Why posting failed, to be read after the webhook's name. An exception's own words may quote the URL."""
+    """Why posting failed, to follow the name of the webhook. The text of the exception could contain the URL."""
     if isinstance(exc, urllib.error.HTTPError):
         redirected = ", and redirects are not followed" if 300 <= exc.code < 400 else ""
         return f"answered HTTP {exc.code}{redirected}"
     if isinstance(exc, urllib.error.URLError) and isinstance(exc.reason, BaseException):
         return failure(exc.reason)
-    # The first that fits counts: a broken connection is an OSError, too.
+    # The order matters: many of these are also an OSError.
     for kinds, reason in (
         (TimeoutError, LATE),
         (ssl.SSLError, "has a certificate or TLS that was not accepted"),

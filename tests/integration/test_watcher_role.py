@@ -133,9 +133,9 @@ def test_on_its_own_it_gets_what_a_run_would_use_and_says_what_is_not_covered(ma
         graceful_policy=[{"action": "drain_and_approve"}],
     )
     for line in (
-        "Drain step 'balancers' (haproxy): the controller takes it.",
+        "Drain step 'balancers' (haproxy): the controller takes this step.",
         "Drain step 'note' (command): it depends on the event",
-        "Checkpoint 'state' (paths): it is copied to the controller.",
+        "Checkpoint 'state' (paths): its archive is copied to the controller.",
         "Approval: 2 drain steps cannot be taken without a controller.",
     ):
         assert line in done["output"]

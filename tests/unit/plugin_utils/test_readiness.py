@@ -85,7 +85,7 @@ def test_hosts_that_share_an_azure_name_are_told_so() -> None:
         {"web1": answer(), "web2": answer(seen={"vm_name": "WEB_0"}), "web3": answer(seen={"vm_name": None})}
     )
     assert "the same Azure name as web2" in found["problems"]["web1"][0]
-    assert "is that of web1, too" in found["problems"]["web2"][0]
+    assert "the same Azure name as web1" in found["problems"]["web2"][0]
     assert len(found["problems"]["web3"]) == 1
 
 

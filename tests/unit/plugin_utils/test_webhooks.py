@@ -144,24 +144,24 @@ def test_what_is_not_set_has_a_default() -> None:
 def test_an_event_is_told_once(occasion: str, same_run: bool, next_run: bool) -> None:
     outcome = {"restored": "completed", "noticed": "notified", "finished": "completed"}.get(occasion, occasion)
     one = event(outcome=outcome, approved="2026-09-19T18:00:00Z" if occasion == "approved" else None)
-    first = webhooks.news(report(one), occasion, {}, NOW)
+    first = webhooks.unsent(report(one), occasion, {}, NOW)
     assert first == ([""] if occasion == "finished" else ["A"])
-    told = webhooks.with_news({}, report(one), occasion, first, NOW)
+    told = webhooks.with_sent({}, report(one), occasion, first, NOW)
     told = json.loads(json.dumps(told))
     # Ids are compared without case.
     again = {**one, "event_id": "a"}
-    assert bool(webhooks.news(report(again), occasion, told, NOW)) == same_run
-    assert bool(webhooks.news(report(again, run_id="run-2"), occasion, told, NOW)) == next_run
+    assert bool(webhooks.unsent(report(again), occasion, told, NOW)) == same_run
+    assert bool(webhooks.unsent(report(again, run_id="run-2"), occasion, told, NOW)) == next_run
 
 
 def test_only_the_new_event_is_news() -> None:
-    told = webhooks.with_news({}, report(event("A")), "noticed", ["A"], NOW)
-    assert webhooks.news(report(event("A"), event("B")), "noticed", told, NOW) == ["B"]
+    told = webhooks.with_sent({}, report(event("A")), "noticed", ["A"], NOW)
+    assert webhooks.unsent(report(event("A"), event("B")), "noticed", told, NOW) == ["B"]
 
 
 def test_one_occasion_does_not_stand_for_another() -> None:
-    told = webhooks.with_news({}, report(event(outcome="held")), "noticed", ["A"], NOW)
-    assert webhooks.news(report(event(outcome="held")), "held", told, NOW) == ["A"]
+    told = webhooks.with_sent({}, report(event(outcome="held")), "noticed", ["A"], NOW)
+    assert webhooks.unsent(report(event(outcome="held")), "held", told, NOW) == ["A"]
 
 
 @pytest.mark.parametrize(
@@ -185,19 +185,19 @@ def test_one_occasion_does_not_stand_for_another() -> None:
     ],
 )
 def test_which_events_an_occasion_is_about(occasion: str, data: Data, expected: list[str]) -> None:
-    assert webhooks.news(data, occasion, {}, NOW) == expected
+    assert webhooks.unsent(data, occasion, {}, NOW) == expected
 
 
 def test_what_was_told_long_ago_is_dropped() -> None:
     old = {"a": {"noticed": "2026-08-01T00:00:00Z"}, "b": {"noticed": "2026-09-01T00:00:00Z"}}
-    assert webhooks.with_news(old, report(), "finished", [""], NOW) == {"b": old["b"]}
-    assert webhooks.remembered(old, NOW - timedelta(days=20)) == old
+    assert webhooks.with_sent(old, report(), "finished", [""], NOW) == {"b": old["b"]}
+    assert webhooks.recent(old, NOW - timedelta(days=20)) == old
 
 
 @pytest.mark.parametrize("told", [None, [], "x", {"a": 7}, {"a": {"noticed": None}}, {"a": {"noticed": "yesterday"}}])
 def test_a_broken_file_counts_as_nothing_told(told: t.Any) -> None:
-    assert webhooks.news(report(event()), "noticed", told, NOW) == ["A"]
-    assert webhooks.with_news(told, report(event()), "noticed", ["A"], NOW) == {
+    assert webhooks.unsent(report(event()), "noticed", told, NOW) == ["A"]
+    assert webhooks.with_sent(told, report(event()), "noticed", ["A"], NOW) == {
         "a": {"noticed": "2026-09-19T18:00:00Z"}
     }
 
