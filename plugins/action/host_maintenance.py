@@ -9,7 +9,6 @@ import os
 import time
 import typing as t
 
-from ansible.errors import AnsibleActionFail
 from ansible.playbook.conditional import Conditional
 from ansible_collections.graceful.azure.plugins.module_utils._steps import archive_name
 from ansible_collections.graceful.azure.plugins.module_utils._text import clean, clean_all, duration, quoted
@@ -31,12 +30,13 @@ from ansible_collections.graceful.azure.plugins.plugin_utils._platform import pl
 from ansible_collections.graceful.azure.plugins.plugin_utils._play import run_so_far
 from ansible_collections.graceful.azure.plugins.plugin_utils._readiness import record_problem
 from ansible_collections.graceful.azure.plugins.plugin_utils._report_dir import CHECKPOINTS, absolute
-from ansible_collections.graceful.azure.plugins.plugin_utils._role_report import role_report
+from ansible_collections.graceful.azure.plugins.plugin_utils._role_report import UNFINISHED, role_report
 from ansible_collections.graceful.azure.plugins.plugin_utils._settings import (
     SETTINGS_ON,
     Items,
     Settings,
     WrongSetting,
+    misspelt_for_role,
     registered,
     seconds,
 )
@@ -49,7 +49,6 @@ SLICE = 10.0
 CONNECT_TIMEOUT = 2
 READ_TIMEOUT = 10
 APPROVE_TIMEOUT = 30
-UNFINISHED = ("working", "waiting")
 CHANGING = ("ready", "next", "put_back", "released", "approved", "working")
 FOR_THE_PLAN = ("policy", "min_available", "window", "drain_budget", "confirm", "gone_timeout", "vm_name")
 # Options of this plugin, which are not passed to the host.
@@ -65,6 +64,11 @@ TOO_OLD = {
 CONTROLLER_DIR = "~/.graceful/checkpoints"
 # A role waits a little longer than the engine may take, to get the engine's own message about what is late.
 GRACE = 15.0
+# Variables of the roles that are not called ROLE_OPTION.
+ROLE_VARIABLES = {
+    ("checkpoint", "checkpoint"): "checkpoint_items",
+    ("restore", "steps"): "restore_drain_steps",
+}
 STEP_TASKS = "order_step.yml"
 NOTHING = "steps/nothing.yml"
 # The states that are a success for a task of a user, by order. In check mode an order is skipped.
@@ -107,23 +111,24 @@ class ActionModule(SlicedAction):
         if not role:
             try:
                 return self._for_a_task(dict(args))
-            except AnsibleActionFail as exc:
-                # If it were raised, ansible-core before 2.19 would put the traceback into the result.
-                return {"failed": True, "msg": exc.message}
+            except WrongSetting as exc:
+                return {"failed": True, "msg": clean(exc, 2000)}
         try:
-            if args.get("error"):
-                raise AnsibleActionFail(str(args["error"]))
+            misspelt = misspelt_for_role(role, self._vars)
+            if args.get("error") or misspelt:
+                raise WrongSetting(args.get("error") or " ".join(misspelt))
             result = self._carried_out(dict(args.get("request") or {}), before)
-        except AnsibleActionFail as exc:
-            result = {"msg": exc.message}
+        except WrongSetting as exc:
+            result = {"msg": clean(exc, 2000)}
         if "reachable" not in result:
             # A role does not fail its host: the reason is in its report.
             result = {**admitted(result), "step": None, "next_tasks": NOTHING, "passes": [], "changed": False}
+        result = with_variable_names(result, f"{role}_")
         return {**result, "ansible_facts": {f"{role}_report": role_report(role, result)}}
 
     def _for_a_task(self, request: Json) -> Json:
         """A task of a user fails if its order was not carried out."""
-        order, timeout = str(request.get("order") or "look"), _seconds(request, "timeout", 0.0)
+        order, timeout = str(request.get("order") or "look"), self._seconds(request, "timeout", 0.0)
         result = self._carried_out(request, {})
         if "reachable" not in result:
             return t.cast(Json, clean_all(result, 2000))
@@ -146,10 +151,10 @@ class ActionModule(SlicedAction):
             items = [*values["drain_steps"].items, *values["checkpoint"].items]
             mistakes += [_for_roles(item["name"], item["kind"]) for item in items if controller.is_needed_for(item)]
         if mistakes:
-            raise AnsibleActionFail(" ".join(mistakes))
+            raise WrongSetting(" ".join(mistakes))
         now = time.time()
-        until = before.get("until") or now + _seconds(request, "seconds", 300.0)
-        timeout = until - now + GRACE if self._task.args.get("role") else _seconds(request, "timeout", 0.0)
+        until = before.get("until") or now + self._seconds(request, "seconds", 300.0)
+        timeout = until - now + GRACE if self._task.args.get("role") else self._seconds(request, "timeout", 0.0)
         args = self._order_arguments(request, values, before)
         changed = False
         module = SlicedModule(self, MODULE, self._task_vars, "report", before.get("interruptions") or ())
@@ -174,17 +179,23 @@ class ActionModule(SlicedAction):
                 say(f"[{self._host}] {answer['report']['message']}; {duration(left)} left")
 
     def _validated(self, args: Json, key: str) -> Items:
-        name = "steps" if key == "drain_steps" else key
-        try:
-            return t.cast(Items, SETTINGS_ON[platform_of(self)][key].check(args.get(name) or [], name))
-        except WrongSetting as exc:
-            raise AnsibleActionFail(clean(exc, 500)) from exc
+        option = "steps" if key == "drain_steps" else key
+        check = SETTINGS_ON[platform_of(self)][key].check
+        return t.cast(Items, check(args.get(option) or [], self._name_of(option)))
+
+    def _seconds(self, request: Json, key: str, default: float) -> float:
+        return default if request.get(key) is None else seconds(request[key], self._name_of(key))
+
+    def _name_of(self, option: str) -> str:
+        """The name of the option for messages: in a role, its variable."""
+        role = self._task.args.get("role")
+        return ROLE_VARIABLES.get((role, option), f"{role}_{option}") if role else option
 
     def _order_arguments(self, request: Json, values: Json, before: Json) -> Json:
         args = {key: value for key, value in request.items() if key not in FOR_CONTROLLER}
         args.update(directories(platform_of(self), request), **_work(values))
-        if not _seconds(request, "silent_for", 120.0):
-            args["silent_for"] = _seconds(request, "seconds", 300.0) + 300.0
+        if not self._seconds(request, "silent_for", 120.0):
+            args["silent_for"] = self._seconds(request, "seconds", 300.0) + 300.0
         return {**args, **self._step_argument(before.get("step"), values, before.get("number", 0))}
 
     def _order_result(self, request: Json, values: Json, answer: Json, until: float, module: SlicedModule) -> Json:
@@ -406,13 +417,6 @@ def _work(values: Json) -> Json:
 def _items(values: Json, step: Json) -> list[Json]:
     part: Items = values["checkpoint" if step["phase"] == "checkpoint" else "drain_steps"]
     return part.items
-
-
-def _seconds(request: Json, key: str, default: float) -> float:
-    try:
-        return default if request.get(key) is None else seconds(request[key], key)
-    except WrongSetting as exc:
-        raise AnsibleActionFail(clean(exc, 300)) from exc
 
 
 def _for_roles(name: str, kind: str) -> str:

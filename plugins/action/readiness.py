@@ -21,7 +21,7 @@ from ansible_collections.graceful.azure.plugins.plugin_utils._host_settings impo
 )
 from ansible_collections.graceful.azure.plugins.plugin_utils._options import documented
 from ansible_collections.graceful.azure.plugins.plugin_utils._platform import platform_of
-from ansible_collections.graceful.azure.plugins.plugin_utils._settings import PREFIX, read_settings
+from ansible_collections.graceful.azure.plugins.plugin_utils._settings import PREFIX, misspelt_for_role, read_settings
 from ansible_collections.graceful.azure.plugins.plugin_utils._slices import SlicedAction, SlicedModule, say
 
 Json = dict[str, t.Any]
@@ -54,6 +54,7 @@ class ActionModule(SlicedAction):
         answer = admitted({"failed": True, "msg": not_asked} if not_asked else module.run(args).result)
         answer = with_variable_names(answer)
         mistakes = [text for text in settings.messages if text not in not_asked]
+        mistakes += misspelt_for_role("prepare", self._vars)
         return {
             **answer,
             "platform": platform_of(self),

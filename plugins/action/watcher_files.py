@@ -21,7 +21,11 @@ from ansible_collections.graceful.azure.plugins.plugin_utils._host_settings impo
 from ansible_collections.graceful.azure.plugins.plugin_utils._options import documented
 from ansible_collections.graceful.azure.plugins.plugin_utils._platform import platform_of
 from ansible_collections.graceful.azure.plugins.plugin_utils._play import Plugin
-from ansible_collections.graceful.azure.plugins.plugin_utils._settings import Settings, WrongSetting
+from ansible_collections.graceful.azure.plugins.plugin_utils._settings import (
+    Settings,
+    WrongSetting,
+    misspelt_for_role,
+)
 from ansible_collections.graceful.azure.plugins.plugin_utils._watcher_program import pack
 
 Json = dict[str, t.Any]
@@ -42,6 +46,9 @@ class ActionModule(Plugin):
                 "The watcher runs on Linux hosts only. Leave this host out of the play: it is a Windows host."
             )
         self._check(options)
+        misspelt = misspelt_for_role("watcher", variables)
+        if misspelt:
+            raise AnsibleActionFail(" ".join(misspelt))
         variants = self._settings(variables, options["on_its_own"])
         host = str(variables.get("inventory_hostname", "host"))
         try:

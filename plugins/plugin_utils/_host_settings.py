@@ -16,6 +16,7 @@ from ansible_collections.graceful.azure.plugins.plugin_utils import _controller_
 from ansible_collections.graceful.azure.plugins.plugin_utils import _task_files as task_files
 from ansible_collections.graceful.azure.plugins.plugin_utils._platform import platform_of
 from ansible_collections.graceful.azure.plugins.plugin_utils._settings import (
+    PREFIX,
     SETTINGS,
     SETTINGS_ON,
     Settings,
@@ -23,9 +24,9 @@ from ansible_collections.graceful.azure.plugins.plugin_utils._settings import (
 )
 
 Json = dict[str, t.Any]
-# Options of the module, and the variables that users set for them.
+# Advice of the module, and with the variables of users.
 ADVICE = {
-    "is endpoint right?": "is graceful_endpoint right?",
+    "is endpoint right?": "is {prefix}endpoint right?",
     "leave read_timeout above 120 for it.": "run the playbook prepare, which waits for it.",
 }
 # The event in templates while there is none.
@@ -44,12 +45,12 @@ def why_not_asked(settings: Settings) -> str:
     return f"it was not asked: {' '.join(wrong)}" if wrong else ""
 
 
-def with_variable_names(answer: Json) -> Json:
+def with_variable_names(answer: Json, prefix: str = PREFIX) -> Json:
     """The answer, with errors that name the variables that a user can set instead of the module's options."""
     for part, key in ((answer["observation"], "error"), (answer["report"], "message")):
         for option, variable in ADVICE.items():
             if part and part[key]:
-                part[key] = part[key].replace(option, variable)
+                part[key] = part[key].replace(option, variable.format(prefix=prefix))
     return answer
 
 

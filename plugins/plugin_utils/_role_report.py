@@ -11,6 +11,7 @@ from __future__ import annotations
 import typing as t
 
 Json = dict[str, t.Any]
+UNFINISHED = ("working", "waiting")
 
 
 def role_report(role: str, answer: t.Mapping[str, t.Any]) -> Json:
@@ -19,6 +20,8 @@ def role_report(role: str, answer: t.Mapping[str, t.Any]) -> Json:
     record = report.get("closed") or observation.get("record")
     done = report.get("state") in ("ready", "put_back")
     reason = report.get("message") or answer["error"] or ""
+    if report.get("state") in UNFINISHED:
+        reason = f"Not finished in time: {reason}"
     if role == "restore":
         return {"restored": done, "reason": reason, "record": record}
     noted = record or {"steps": [], "timeline": []}

@@ -11,7 +11,9 @@ from __future__ import annotations
 import difflib
 import re
 import typing as t
+from pathlib import Path
 
+import yaml
 from ansible_collections.graceful.azure.plugins.module_utils import _checkpoints, _drains, _health_checks
 from ansible_collections.graceful.azure.plugins.module_utils import _checks as check
 from ansible_collections.graceful.azure.plugins.module_utils import _endpoint as endpoint
@@ -28,13 +30,14 @@ from ansible_collections.graceful.azure.plugins.plugin_utils._window import vali
 
 Json = dict[str, t.Any]
 PREFIX = "graceful_"
+ROLES = Path(__file__).resolve().parents[2] / "roles"
 LONGEST = 86400
 DRILLED = ("Reboot", "Redeploy", "Freeze", "Preempt", "Terminate")
 # Registered by the roles, not set by users.
 INTERNAL = ("host", "pass", "drill")
 # AWX passes these artifacts of a run to later jobs of a workflow as extra variables, always all of them.
 ARTIFACTS = ("result", "was_drill", "report", "report_data", "events", "host_results")
-# How similar a prefix has to be to ours to be reported as misspelt. gracefully_ is not similar enough.
+# How similar a name has to be to be reported as misspelt. The prefix gracefully_ is not similar enough.
 NEAR = 0.9
 # With the default in place of a wrong value of these, the host could ask the wrong service.
 CONNECTION = ("endpoint", "api_version", "vm_name", "record_dir")
@@ -419,7 +422,8 @@ def read_settings(
             mistakes[name] = message if name in message else f"{name}: {message}"
         except Exception as exc:
             # Newer versions of ansible-core evaluate nested templates only when the value is checked.
-            mistakes[name] = f"{name} cannot be evaluated: {clean(getattr(exc, 'message', None) or exc, 300)}"
+            reason = clean(getattr(exc, "message", None) or exc, 300).rstrip(".")
+            mistakes[name] = f"{name} cannot be evaluated: {reason}."
     drain_not_set = values.get("drain_steps", True) is None and "graceful_drain_steps" not in mistakes
     values.update({key: Items([], {}) for key in ("drain_steps", "checkpoint", "health") if not values.get(key, True)})
     return Settings(values, mistakes, drain_not_set)
@@ -453,6 +457,19 @@ def _meant(name: str) -> str:
         return ""
     near = difflib.SequenceMatcher(None, f"{prefix}_", PREFIX).ratio() > NEAR
     return PREFIX + key if near else ""
+
+
+def misspelt_for_role(role: str, variables: t.Mapping[str, t.Any]) -> list[str]:
+    """A message for each variable with a name similar to that of an option of the role that is not set."""
+    spec = yaml.safe_load((ROLES / role / "meta" / "argument_specs.yml").read_text(encoding="utf-8"))
+    options = {name: one for entry in spec["argument_specs"].values() for name, one in entry["options"].items()}
+    unset = [name for name, one in options.items() if variables.get(name) == one.get("default")]
+    found = []
+    for name in variables:
+        if isinstance(name, str) and name.startswith(f"{role}_") and name not in options:
+            near = difflib.get_close_matches(name, unset, 1, NEAR)
+            found += [f"{clean(name, 80)} is set, but {NO_SUCH_VARIABLE}. Is {one} meant?" for one in near]
+    return found
 
 
 def registered(variables: t.Mapping[str, t.Any], key: str) -> Json:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import typing as t
 
 from ansible import constants as C
@@ -42,8 +43,9 @@ Result = dict[str, t.Any]
 def say(text: str) -> None:
     """Print a line of progress: on stdout if the callback prints lines for people, else on stderr."""
     callback = str(C.config.get_config_value("DEFAULT_STDOUT_CALLBACK")).rpartition(".")[2]
-    indented = " " * (len(text) - len(text.lstrip(" "))) + clean(text, 1000)
-    display.display(indented, stderr=callback not in LINE_CALLBACKS)
+    # Two blanks or more are an indent, or align the columns of a table.
+    parts = [part if part.isspace() else clean(part, 1000) for part in re.split("(  +)", text)]
+    display.display("".join(parts), stderr=callback not in LINE_CALLBACKS)
 
 
 def is_lost_connection(exc: BaseException | None) -> bool:

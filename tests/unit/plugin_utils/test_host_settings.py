@@ -57,4 +57,6 @@ def test_errors_name_the_variables_of_the_inventory() -> None:
     error = "http://127.0.0.1:1 cannot be reached. Is this an Azure VM, and is endpoint right?"
     told: t.Any = {"observation": {"error": error}, "report": {"message": None}}
     assert with_variable_names(told)["observation"]["error"].endswith("and is graceful_endpoint right?")
+    told["observation"]["error"] = "is endpoint right?"
+    assert with_variable_names(told, "drain_")["observation"]["error"] == "is drain_endpoint right?"
     assert with_variable_names({"observation": None, "report": None}) == {"observation": None, "report": None}

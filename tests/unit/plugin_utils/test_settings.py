@@ -17,6 +17,7 @@ from ansible_collections.graceful.azure.plugins.plugin_utils._settings import (
     Items,
     Settings,
     misspelt,
+    misspelt_for_role,
     read_settings,
 )
 
@@ -91,7 +92,7 @@ def test_what_cannot_be_evaluated_is_a_mistake_and_never_a_default_that_nobody_h
 
     settings = read_settings({f"graceful_{key}": "{{ shop }}"}, undefined, EVERYWHERE)
     assert settings.mistakes == {
-        f"graceful_{key}": f"graceful_{key} cannot be evaluated: 'shop' is undefined {{ {{ 1 }}}}"
+        f"graceful_{key}": f"graceful_{key} cannot be evaluated: 'shop' is undefined {{ {{ 1 }}}}."
     }
 
 
@@ -265,6 +266,28 @@ def test_an_empty_list_of_steps_is_a_choice_and_a_missing_one_is_none() -> None:
     assert read(drain_steps="").drain_not_set, "a template or a survey that comes to nothing"
     assert not read(drain_steps=[]).drain_not_set
     assert not read(drain_steps=[{}]).drain_not_set, "it is wrong, which is said"
+
+
+@pytest.mark.parametrize(
+    ("role", "name", "meant"),
+    [
+        ("drain", "drain_stpes", "drain_steps"),
+        ("checkpoint", "checkpoint_item", "checkpoint_items"),
+        ("restore", "restore_healt", "restore_health"),
+        ("prepare", "prepare_endpont", "prepare_endpoint"),
+        ("watcher", "watcher_recievers", "watcher_receivers"),
+    ],
+)
+def test_a_misspelt_variable_of_a_role_is_said_unless_the_right_one_is_set(role: str, name: str, meant: str) -> None:
+    default = {"prepare_endpoint": ""}.get(meant, [])
+    (said,) = misspelt_for_role(role, {name: ["x"], meant: default})
+    assert said == f"{name} is set, but there is no such variable. Is {meant} meant?"
+    assert misspelt_for_role(role, {name: ["x"], meant: ["x"]}) == []
+
+
+def test_other_variables_with_the_prefix_of_a_role_are_left_alone() -> None:
+    other = {"drain_report": {}, "drain_notes": "", "drain_events": [], "drain_event": {"event_id": "E"}, 5: 6}
+    assert misspelt_for_role("drain", {**other, "drain_steps": []}) == []  # type: ignore[dict-item]
 
 
 # Steps, checkpoints and health checks
