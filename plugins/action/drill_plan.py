@@ -12,8 +12,10 @@ from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible_collections.graceful.azure.plugins.module_utils._checks import WrongSetting
 from ansible_collections.graceful.azure.plugins.module_utils._kind import WINDOWS
 from ansible_collections.graceful.azure.plugins.module_utils._text import clean, iso
+from ansible_collections.graceful.azure.plugins.modules import drill_plan
 from ansible_collections.graceful.azure.plugins.plugin_utils import _play as play
 from ansible_collections.graceful.azure.plugins.plugin_utils._drill import begun, objections, planned
+from ansible_collections.graceful.azure.plugins.plugin_utils._options import documented
 from ansible_collections.graceful.azure.plugins.plugin_utils._platform import written_platform
 from ansible_collections.graceful.azure.plugins.plugin_utils._settings import read_settings
 
@@ -22,16 +24,14 @@ PREFIX = "graceful_drill_"
 
 
 class ActionModule(play.Plugin):
-    """The drill's state: made at the beginning, and ended whatever happens. Runs once for all hosts."""
+    """The state of the drill, which is ended in any case. Runs once for all hosts."""
 
-    OPTIONS: t.ClassVar[Json] = {
-        "state": {"type": "str", "choices": ["begin", "check", "announce", "end"], "required": True}
-    }
+    OPTIONS = documented(drill_plan)
 
     def _result(self, options: Json) -> Json:
         does = {"begin": self._begin, "check": self._check, "announce": self._announce}
         try:
-            # What follows the end in this run of Ansible is no drill any more.
+            # Later plays of the same run of Ansible are not part of the drill.
             return {"announced": ""} if options["state"] == "end" else does[options["state"]]()
         except WrongSetting as exc:
             raise AnsibleActionFail(clean(exc, 2000)) from exc
@@ -39,9 +39,9 @@ class ActionModule(play.Plugin):
     def _begin(self) -> Json:
         play.require_linear(self)
         play.require_all_tasks(self._vars, self._task.tags)
-        told = self._vars.get("graceful_drill", {"announced": ""})
-        if not isinstance(told, t.Mapping) or told.get("announced") != "":
-            raise WrongSetting("graceful_drill is set, but the role drill writes it itself. Remove it.")
+        before = self._vars.get("graceful_drill", {"announced": ""})
+        if not isinstance(before, t.Mapping) or before.get("announced") != "":
+            raise WrongSetting("graceful_drill is set, but only the role drill may set it. Remove it.")
         settings = read_settings(self._vars, self._templar.template, ("drill",))
         mistakes = [text for name, text in settings.mistakes.items() if name.startswith(PREFIX)]
         if mistakes:
@@ -75,9 +75,11 @@ class ActionModule(play.Plugin):
     def _post(self, url: str, body: Json, host: str) -> None:
         args = {"url": url, "method": "POST", "use_proxy": False, "body_format": "json", "body": body}
         try:
-            told: Json = self._execute_module(module_name="ansible.builtin.uri", module_args=args, task_vars=self._vars)
+            answer: Json = self._execute_module(
+                module_name="ansible.builtin.uri", module_args=args, task_vars=self._vars
+            )
         except AnsibleConnectionFailure as exc:
-            told = {"failed": True, "msg": str(exc)}
-        if told.get("failed") or told.get("unreachable"):
-            said = clean(told.get("json") or told.get("msg") or "it gave no reason", 400)
-            raise WrongSetting(f"The emulator on {clean(host, 80)} did not take the event: {said}")
+            answer = {"failed": True, "msg": str(exc)}
+        if answer.get("failed") or answer.get("unreachable"):
+            reason = clean(answer.get("json") or answer.get("msg") or "no reason was given", 400)
+            raise WrongSetting(f"The emulator on {clean(host, 80)} did not accept the event: {reason}")

@@ -228,7 +228,7 @@ def _for_tasks(run: Json, result: Json | None, page: str) -> Json:
     joining = run["next"] == reconcile.NOTHING
     return {
         **{key: run.get(key) for key in keys},
-        **{part: reconcile.NOTHING if joining else f"{part}.yml" for part in ("passes", "hours")},
+        **{part: reconcile.NOTHING if joining else f"{part}.yml" for part in ("passes_24", "passes_576")},
         "steps": steps,
         "steps_until": time.time() + reconcile.STEP_TAKEN_WITHIN,
         "doing": recap.doing(run),

@@ -7,29 +7,34 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.graceful.azure.plugins.module_utils._text import clean
-from ansible_collections.graceful.azure.plugins.plugin_utils import _host_settings as written
+from ansible_collections.graceful.azure.plugins.modules import readiness
 from ansible_collections.graceful.azure.plugins.plugin_utils import _play as play
 from ansible_collections.graceful.azure.plugins.plugin_utils import _readiness as fleet
 from ansible_collections.graceful.azure.plugins.plugin_utils import _report_dir as report_dir
 from ansible_collections.graceful.azure.plugins.plugin_utils._door import admitted
+from ansible_collections.graceful.azure.plugins.plugin_utils._host_settings import (
+    PLACEHOLDER,
+    file_mistakes,
+    host_settings,
+    why_not_asked,
+    with_variable_names,
+)
+from ansible_collections.graceful.azure.plugins.plugin_utils._options import documented
 from ansible_collections.graceful.azure.plugins.plugin_utils._platform import platform_of
-from ansible_collections.graceful.azure.plugins.plugin_utils._settings import PREFIX, read_settings
+from ansible_collections.graceful.azure.plugins.plugin_utils._settings import PREFIX, misspelt_for_role, read_settings
 from ansible_collections.graceful.azure.plugins.plugin_utils._slices import SlicedAction, SlicedModule, say
 
 Json = dict[str, t.Any]
 MODULE = "graceful.azure.host_maintenance"
 EVERYTHING = ("host", "run", "drill")
-# What the role prepare may say in place of the inventory.
+# Variables of the role prepare that override those of the inventory.
 OVERRIDES = ("endpoint", "vm_name", "record_dir", "drain_steps")
 
 
 class ActionModule(SlicedAction):
-    """Asks one host, or judges what all of them answered. Whatever is wrong is data: each host has to be asked."""
+    """Asks one host, or judges the answers of all. A problem is data and never a failed task: each host is asked."""
 
-    OPTIONS: t.ClassVar[Json] = {
-        "state": {"type": "str", "choices": ["ask", "judge"], "required": True},
-        "max_clock_offset": {"type": "float", "default": 30},
-    }
+    OPTIONS = documented(readiness)
 
     def _result(self, options: Json) -> Json:
         return self._ask() if options["state"] == "ask" else self._judge(options["max_clock_offset"])
@@ -38,22 +43,23 @@ class ActionModule(SlicedAction):
         play.require_all_tasks(self._vars, self._task.tags, "preparation")
         given = {PREFIX + key: self._vars[f"prepare_{key}"] for key in OVERRIDES if self._vars.get(f"prepare_{key}")}
         variables = {**self._vars, **given}
-        settings = written.host_settings(self, variables, written.PLACEHOLDER, EVERYTHING)
+        settings = host_settings(self, variables, PLACEHOLDER, EVERYTHING)
         values = settings.values
         args = {"order": "look", "probe_record": True}
         args.update({key: values[key] for key in ("endpoint", "api_version", "record_dir")})
         if values["vm_name"]:
             args["vm_name"] = values["vm_name"]
-        unasked = written.why_not_asked(settings)
+        not_asked = why_not_asked(settings)
         module = SlicedModule(self, MODULE, self._vars, "report")
-        answer = admitted({"failed": True, "msg": unasked} if unasked else module.run(args).result)
-        answer = written.in_words_of_inventory(answer)
-        mistakes = [text for text in settings.messages if text not in unasked]
+        answer = admitted({"failed": True, "msg": not_asked} if not_asked else module.run(args).result)
+        answer = with_variable_names(answer)
+        mistakes = [text for text in settings.messages if text not in not_asked]
+        mistakes += misspelt_for_role("prepare", self._vars)
         return {
             **answer,
             "platform": platform_of(self),
             "library_is_missing": fleet.library_is_missing(answer),
-            "mistakes": [*mistakes, *written.file_mistakes(self, variables, values)],
+            "mistakes": [*mistakes, *file_mistakes(self, variables, values)],
             "drain_not_set": settings.drain_not_set,
             "min_available": values["min_available"],
             "groups": fleet.named_groups(values),
@@ -77,18 +83,18 @@ class ActionModule(SlicedAction):
         return found
 
     def _install_message(self, tried: t.Mapping[str, t.Any], packages: t.Any) -> str:
-        """What became of the library that was missing."""
+        """The result of installing the missing library."""
         if tried.get("failed") or tried.get("unreachable"):
             return f"It could not be installed: {clean(tried.get('msg') or 'no reason was given', 400).rstrip('.')}."
         if self._task.check_mode:
             return "A run without --check installs it."
         names = clean(", ".join(map(str, packages)) if isinstance(packages, (list, tuple)) else packages, 100)
-        return f"{names} was installed, but that Python does not see it. Install requests for that Python."
+        return f"{names} was installed, but for another Python. Install requests for this Python."
 
     def _keep_names(self, answers: t.Mapping[str, Json]) -> None:
         settings = read_settings(self._vars, self._templar.template, ("run",))
         directory = settings.values["report_dir"]
         if not directory or "graceful_report_dir" in settings.mistakes or self._task.check_mode:
             return
-        told = {host: (answer["observation"] or {}).get("vm_name") for host, answer in answers.items()}
-        report_dir.keep_names(report_dir.absolute(directory), {host: name for host, name in told.items() if name})
+        names = {host: (answer["observation"] or {}).get("vm_name") for host, answer in answers.items()}
+        report_dir.keep_names(report_dir.absolute(directory), {host: name for host, name in names.items() if name})

@@ -8,8 +8,10 @@ import typing as t
 from datetime import datetime, timezone
 
 from ansible_collections.graceful.azure.plugins.module_utils._text import clean
+from ansible_collections.graceful.azure.plugins.modules import report_files
 from ansible_collections.graceful.azure.plugins.plugin_utils import _report_dir as report_dir
 from ansible_collections.graceful.azure.plugins.plugin_utils._drill import drill_margin
+from ansible_collections.graceful.azure.plugins.plugin_utils._options import documented
 from ansible_collections.graceful.azure.plugins.plugin_utils._play import Plugin
 from ansible_collections.graceful.azure.plugins.plugin_utils._report import safe, summary
 from ansible_collections.graceful.azure.plugins.plugin_utils._settings import ARTIFACTS, PREFIX
@@ -19,15 +21,10 @@ Json = dict[str, t.Any]
 
 
 class ActionModule(Plugin):
-    """Writes on the controller, in this process: modules that copied there would take seconds."""
+    """Writes on the controller, in this process: modules would take seconds."""
 
     _requires_connection = False
-    OPTIONS: t.ClassVar[Json] = {
-        "directory": {"type": "str", "required": True},
-        "data": {"type": "dict", "required": True},
-        "keep": {"type": "int", "default": 50},
-        "always": {"type": "bool", "default": False},
-    }
+    OPTIONS = documented(report_files)
 
     def _result(self, options: Json) -> Json:
         data = safe(options["data"])
@@ -35,9 +32,9 @@ class ActionModule(Plugin):
         result: Json = {"page": "", "data": "", "removed": [], "margin": drill_margin(data) if short["drill"] else []}
         if options["directory"] and (options["always"] or short["events"] or short["result"] != "nothing"):
             result.update(self._write(report_dir.absolute(options["directory"]), data, options["keep"]))
-        # Artifacts for AWX, as set_stats would leave them.
-        told = (short["result"], short["drill"], result["page"], result["data"], short["events"], short["hosts"])
-        stats = {PREFIX + name: value for name, value in zip(ARTIFACTS, told, strict=True)}
+        # Artifacts for AWX, in the format of set_stats.
+        values = (short["result"], short["drill"], result["page"], result["data"], short["events"], short["hosts"])
+        stats = {PREFIX + name: value for name, value in zip(ARTIFACTS, values, strict=True)}
         result["ansible_stats"] = {"data": stats, "per_host": False, "aggregate": False}
         result["ansible_facts"] = {"report_path": result["page"]}
         for line in [f"Report: {result['page']}"] * bool(result["page"]) + result["margin"]:
@@ -48,7 +45,6 @@ class ActionModule(Plugin):
         written: Json = {}
         try:
             page, kept = report_dir.write_report(directory, data, datetime.now(timezone.utc))
-            # No host of the play has changed.
             written = {"page": page, "data": kept}
             written["removed"] = report_dir.remove_old(directory, keep, data)
         except OSError as exc:

@@ -10,8 +10,11 @@ import time
 import typing as t
 from datetime import datetime, timezone
 
+from ansible_collections.graceful.azure.plugins.module_utils._checks import WrongSetting
+from ansible_collections.graceful.azure.plugins.modules import report_webhooks
 from ansible_collections.graceful.azure.plugins.plugin_utils import _report_dir as report_dir
 from ansible_collections.graceful.azure.plugins.plugin_utils import _webhooks as webhooks
+from ansible_collections.graceful.azure.plugins.plugin_utils._options import documented
 from ansible_collections.graceful.azure.plugins.plugin_utils._play import Plugin
 from ansible_collections.graceful.azure.plugins.plugin_utils._report import safe
 from ansible_collections.graceful.azure.plugins.plugin_utils._webhook_messages import bodies
@@ -24,12 +27,9 @@ class ActionModule(Plugin):
 
     _requires_connection = False
     OPTIONS: t.ClassVar[Json] = {
-        # Each is checked on its own: one that is wrong does not keep the others from being told.
+        **documented(report_webhooks),
+        # Each is validated separately, so that a mistake in one does not affect the others.
         "webhooks": {"type": "raw", "required": True},
-        "data": {"type": "dict", "required": True},
-        "occasion": {"type": "str", "choices": list(webhooks.OCCASIONS), "default": "finished"},
-        "directory": {"type": "str", "default": ""},
-        "page": {"type": "str", "default": ""},
     }
 
     def _result(self, options: Json) -> Json:
@@ -37,33 +37,37 @@ class ActionModule(Plugin):
         if not isinstance(options["webhooks"], (list, tuple)):
             result["problems"] = ["The webhooks have to be a list."]
         elif options["webhooks"] and not self._task.check_mode:
-            self._tell(result, options["webhooks"], safe(options["data"]), options)
+            self._send_all(result, options["webhooks"], safe(options["data"]), options)
         for problem in result["problems"]:
             self._display.warning(problem)
         return {**result, "ansible_facts": {"report_webhook_problems": result["problems"]}}
 
-    def _tell(self, result: Json, given: t.Sequence[t.Any], data: Json, options: Json) -> None:
+    def _send_all(self, result: Json, given: t.Sequence[t.Any], data: Json, options: Json) -> None:
         now, occasion = datetime.now(timezone.utc), options["occasion"]
         directory = report_dir.absolute(options["directory"]) if options["directory"] else ""
-        told = report_dir.read_told(directory) if directory else {}
-        event_ids = webhooks.news(data, occasion, told, now)
+        sent = report_dir.read_sent(directory) if directory else {}
+        event_ids = webhooks.unsent(data, occasion, sent, now)
         if not event_ids:
             return
-        taken = False
+        accepted = False
         for number, item in enumerate(given, 1):
-            reason, webhook = webhooks.read_webhook(item)
-            if webhook and occasion in webhook["events"]:
+            try:
+                webhook = webhooks.read_webhook(item, webhooks.name_of(number, len(given), item))
+            except WrongSetting as exc:
+                result["problems"].append(str(exc))
+                continue
+            if occasion in webhook["events"]:
                 messages = bodies(webhook, data, occasion, event_ids, options["page"])
                 reason = _post_all(webhook, messages)
-                taken = taken or bool(messages and not reason)
-            if reason:
-                result["problems"].append(webhooks.problem(number, len(given), webhook.get("url", ""), reason))
-        result["event_ids"] = [event_id for event_id in event_ids if event_id and taken]
-        if taken and directory:
+                accepted = accepted or bool(messages and not reason)
+                if reason:
+                    result["problems"].append(f"{webhooks.name_of(number, len(given), webhook)} {reason}")
+        result["event_ids"] = [event_id for event_id in event_ids if event_id and accepted]
+        if accepted and directory:
             try:
-                report_dir.write_told(directory, webhooks.with_news(told, data, occasion, event_ids, now))
+                report_dir.write_sent(directory, webhooks.with_sent(sent, data, occasion, event_ids, now))
             except OSError as exc:
-                problem = f"What was told cannot be noted in the report directory ({exc.strerror}): it is told again."
+                problem = f"The report directory cannot be written ({exc.strerror}), so the next run sends this again."
                 result["problems"].append(problem)
 
 
@@ -77,7 +81,7 @@ def _post_all(webhook: Json, messages: t.Sequence[Json]) -> str:
 
 
 def _post(webhook: Json, body: Json, seconds: float) -> str:
-    """A thread, because neither looking up a name nor an answer that comes byte by byte ends by itself."""
+    """In a thread, because a name lookup or a very slow answer cannot be ended otherwise."""
     found: list[str] = []
     if seconds > 0:
         thread = threading.Thread(target=lambda: found.append(_send(webhook, body, seconds)), daemon=True)

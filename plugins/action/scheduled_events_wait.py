@@ -19,7 +19,7 @@ Result = dict[str, t.Any]
 
 
 class ActionModule(SlicedAction):
-    """Runs the module in slices, so that the task lives through a reboot of its host and shows how far it is."""
+    """Runs the module in short calls, so that the task survives a reboot of its host and prints its progress."""
 
     def _result(self, options: Result) -> Result:
         variables = self._vars
@@ -27,13 +27,13 @@ class ActionModule(SlicedAction):
             timeout = float(self._task.args.get("timeout", 900))
             seen = dict(self._task.args.get("seen") or {})
             waited = float(seen.get("elapsed") or 0)
-            # Only the controller knows of the connection; the module is not given these.
+            # These are about the connection, so they are not passed to the module.
             interruptions, affected = seen.pop("interruptions", []), bool(seen.pop("affected", False))
             module = SlicedModule(self, MODULE, variables, "outcome", interruptions, bool(seen.get("answered")))
             if not math.isfinite(timeout + waited):
                 raise ValueError(timeout)
         except (AttributeError, KeyError, TypeError, ValueError):
-            # The module itself says best what is wrong with its options.
+            # The module reports the mistake in its options.
             return self._execute_module(module_name=MODULE, task_vars=variables)
         return self._wait(module, str(variables.get("inventory_hostname", "host")), timeout, seen, waited, affected)
 
@@ -55,12 +55,12 @@ class ActionModule(SlicedAction):
                 if not seen.get("continues"):
                     seen.update(interruptions=module.interruptions, affected=affected)
                     return dict(done.result, interruptions=module.interruptions)
-                # The module does not know of the time between its slices.
+                # The module does not know the time between its calls.
                 seen["elapsed"] = elapsed
                 say(f"[{host}] {progress(done.result['events'], elapsed, timeout)}")
                 continue
             if affected:
-                # The host went down while its event was there: gone will then mean completed, not cancelled.
+                # The host went down while its event was announced, so the event has started and was not cancelled.
                 seen["started"] = True
             if elapsed >= timeout:
                 seen.update(interruptions=module.interruptions, affected=affected)
@@ -74,7 +74,7 @@ class ActionModule(SlicedAction):
     def _unreachable(
         self, seen: Result, events: list[Result], elapsed: float, timeout: float, slice_result: Result
     ) -> Result:
-        """The host did not come back in time: what was last seen, and a failure unless on_timeout accepts that."""
+        """The host did not come back in time: the events that were last seen, and a failure unless on_timeout is ok."""
         result = {
             "outcome": "unreachable",
             "events": events,
@@ -86,7 +86,7 @@ class ActionModule(SlicedAction):
             "changed": False,
         }
         if self._task.args.get("on_timeout", "fail") != "ok":
-            reason = clean(slice_result.get("msg") or "no reason given", 200)
+            reason = clean(slice_result.get("msg") or "no reason was given", 200)
             result["failed"] = True
             result["msg"] = (
                 f"The host could not be reached until the timeout of {timeout:g} s ({reason}). "
@@ -96,7 +96,7 @@ class ActionModule(SlicedAction):
 
 
 def progress(events: t.Sequence[Result], elapsed: float, timeout: float) -> str:
-    """A line that says which events are there and how long it has been."""
+    """The events and the time that has passed, as one line."""
     parts = []
     for event in events:
         left = event.get("seconds_left")

@@ -15,33 +15,29 @@ from ansible.errors import AnsibleActionFail
 from ansible_collections.graceful.azure.plugins.module_utils._files import write
 from ansible_collections.graceful.azure.plugins.module_utils._kind import WINDOWS
 from ansible_collections.graceful.azure.plugins.module_utils._text import clean
+from ansible_collections.graceful.azure.plugins.modules import watcher_files
 from ansible_collections.graceful.azure.plugins.plugin_utils import _watcher_settings as watcher
 from ansible_collections.graceful.azure.plugins.plugin_utils._host_settings import host_settings
+from ansible_collections.graceful.azure.plugins.plugin_utils._options import documented
 from ansible_collections.graceful.azure.plugins.plugin_utils._platform import platform_of
 from ansible_collections.graceful.azure.plugins.plugin_utils._play import Plugin
-from ansible_collections.graceful.azure.plugins.plugin_utils._settings import Settings, WrongSetting
+from ansible_collections.graceful.azure.plugins.plugin_utils._settings import (
+    Settings,
+    WrongSetting,
+    misspelt_for_role,
+)
 from ansible_collections.graceful.azure.plugins.plugin_utils._watcher_program import pack
 
 Json = dict[str, t.Any]
-# They are quoted in the unit of systemd, where these have a meaning.
+# Characters that have a meaning in the quoted paths of a systemd unit.
 NOT_IN_PATHS = re.compile(r"""["'\\%$]|[^ -~]""")
 
 
 class ActionModule(Plugin):
-    """Makes the files on the controller, in Ansible's temporary directory, which is removed at the end of the run."""
+    """Writes the files to Ansible's temporary directory on the controller, which is removed at the end of the run."""
 
     _requires_connection = False
-    OPTIONS: t.ClassVar[Json] = {
-        "receivers": {"type": "raw", "default": []},
-        "on_its_own": {"type": "bool", "default": False},
-        "approve_alone": {"type": "bool", "default": False},
-        "poll_interval": {"type": "float", "default": 1.0},
-        "spool_max": {"type": "int", "default": 1000},
-        "state_dir": {"type": "str", "required": True},
-        "metrics_dir": {"type": "str", "default": ""},
-        "secrets_file": {"type": "str", "required": True},
-        "paths": {"type": "dict", "default": {}},
-    }
+    OPTIONS = documented(watcher_files)
 
     def _result(self, options: Json) -> Json:
         variables = self._vars
@@ -50,6 +46,9 @@ class ActionModule(Plugin):
                 "The watcher runs on Linux hosts only. Leave this host out of the play: it is a Windows host."
             )
         self._check(options)
+        misspelt = misspelt_for_role("watcher", variables)
+        if misspelt:
+            raise AnsibleActionFail(" ".join(misspelt))
         variants = self._settings(variables, options["on_its_own"])
         host = str(variables.get("inventory_hostname", "host"))
         try:
@@ -78,7 +77,7 @@ class ActionModule(Plugin):
             raise AnsibleActionFail("watcher_approve_alone needs watcher_on_its_own.")
 
     def _settings(self, variables: Json, on_its_own: bool) -> list[Settings]:
-        """The host's variables, with each of the sample events if it matters that they do not depend on one."""
+        """The settings of the host; for a host on its own with each sample event, to find what depends on the event."""
         events = watcher.sample_events() if on_its_own else watcher.sample_events()[:1]
         variants = [host_settings(self, variables, event) for event in events]
         mistakes = [message for one in variants for message in watcher.settings_mistakes(one, on_its_own)]
@@ -87,11 +86,11 @@ class ActionModule(Plugin):
         return variants
 
     def _written(self, name: str, body: bytes) -> str:
-        """Written once for all hosts if it is the same."""
+        """The path of the file. Hosts with the same content share it."""
         digest = hashlib.sha256(name.encode("utf-8", "surrogatepass") + b"\n" + body).hexdigest()[:20]
         path = os.path.join(t.cast(t.Any, C).DEFAULT_LOCAL_TMP, f"graceful-watcher-{digest}")
         if not os.path.exists(path):
-            # A draft of its own: the forks for other hosts write the same file.
+            # Under another name first: the forks for other hosts may write the same file.
             write(path, body, sync=False, draft=f"{path}.{os.getpid()}")
         return path
 
@@ -101,7 +100,7 @@ def _json(content: Json) -> bytes:
 
 
 def _plain(value: t.Any) -> t.Any:
-    """Copied element by element: Ansible's own containers evaluate templates only when they are looked at."""
+    """A copy in plain types: the containers of Ansible evaluate templates only when an element is read."""
     if isinstance(value, t.Mapping):
         return {str(key): _plain(entry) for key, entry in value.items()}
     if isinstance(value, (list, tuple)):

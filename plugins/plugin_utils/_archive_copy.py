@@ -4,7 +4,7 @@
 
 # This file is private to the collection: it may change without notice.
 
-"""Archives between a Windows host and the controller, by what every connection plugin can do itself."""
+"""Copies archives between a Windows host and the controller with the methods of the connection plugin."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ FAILED = {"failed": True, "changed": False}
 
 
 def copied(action: ActionBase, step: t.Any) -> Json:
-    """Fetch the archive of the step, or send it. What goes wrong is in the result, and never an exception.
+    """Fetch the archive of the step, or send it. A failure is in the result, and never an exception.
 
-    Where it lies on the controller is the controller's own choice; where it lies on the host is the host's."""
+    The controller decides about the path on the controller, the host about the path on the host."""
     mode = step.get("mode") if isinstance(step, t.Mapping) else None
     if mode not in ("fetch", "send"):
         return {**FAILED, "msg": "No host asks for an archive. Only the collection's roles copy one."}
@@ -32,7 +32,7 @@ def copied(action: ActionBase, step: t.Any) -> Json:
         if mode == "fetch":
             os.makedirs(os.path.dirname(here), mode=0o700, exist_ok=True)
             part = here + ".part"
-            # Made first, so that nobody else can read what comes into it.
+            # Created first, so that nobody else can read it.
             os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600))
             connection.fetch_file(there, part)
             os.chmod(part, 0o600)

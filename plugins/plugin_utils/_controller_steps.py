@@ -4,10 +4,10 @@
 
 # This file is private to the collection: it may change without notice.
 
-"""Steps that the controller takes for a host: what the role's tasks need for them, and what became of them.
+"""Steps that the controller takes for a host: what the role's tasks need for them, and their results.
 
-A record is the word of its host, and of whoever rules that host. What reaches beyond it, to other machines and to files
-of the controller, is therefore taken from what the user has written and nowhere else.
+Whoever controls a host can change its record. Other machines and files of the controller are therefore taken from the
+user's variables only, and never from the record.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ Find = t.Callable[[str, bool], tuple[str, list[str]]]
 BY_CONTROLLER = ("haproxy", "tasks")
 MOST_PASSES = 100
 NOT_RUN = "its tasks were not run to their end; what Ansible printed before this says why"
-# Which files of a tasks step are used for what; a probe may also be a condition.
+# The options of a step of kind tasks that are used in each mode. A probe may also be a condition.
 TASKS = {"do": ("do", "probe"), "verify": (None, "probe"), "undo": ("undo", "undo_probe")}
 
 
 def mistakes(items: t.Sequence[Json], find: Find, noun: str) -> list[str]:
-    """What is wrong with the task files of these steps."""
+    """The mistakes in the task files of these steps."""
     found = []
     for item in items:
         for key, value in item["options"].items() if item["kind"] == "tasks" else ():
@@ -45,41 +45,41 @@ def mistakes(items: t.Sequence[Json], find: Find, noun: str) -> list[str]:
 
 
 def _condition_mistakes(value: t.Any) -> list[str]:
-    """What is not even an expression. Whether it can be evaluated is known only when the tasks have run."""
+    """Syntax errors only. Whether it can be evaluated is not known before the tasks have run."""
     found = []
     for one in value if isinstance(value, list) else [value]:
         try:
-            # With templates in it, it becomes a condition only then.
+            # A text with templates is not a condition before they are evaluated.
             if isinstance(one, str) and "{{" not in one and "{%" not in one:
                 Environment(autoescape=True).parse("{{ " + one + " }}")
         except TemplateSyntaxError as exc:
-            found.append(f"is {quoted(one, 200)}, which is no condition: {clean(exc.message, 200)}.")
+            found.append(f"is {quoted(one, 200)}, which is not a condition: {clean(exc.message, 200)}.")
     return found
 
 
 def described(step: Json, items: t.Sequence[Json], now: float, find: Find, platform: str = LINUX) -> Json:
-    """The step that the host asks for, with what the user has written for it."""
+    """The step that the host asks for, with the options that the user has set for it."""
     given = next((one for one in items if (one["name"], one["kind"]) == (step["name"], step["kind"])), None)
-    told: Json = {**step, "until": now + step["seconds"], "broken": "", "calls": [], "file": "", "probe_file": ""}
-    told["tasks"] = tasks_of(step, platform)
-    told["options"] = given["options"] if given else {}
-    if step["mode"] == "fetch" and told["options"].get("to") != "controller":
-        told.update(broken="It is not among what the controller shall keep. Nothing was fetched.", tasks="nothing.yml")
+    result: Json = {**step, "until": now + step["seconds"], "broken": "", "calls": [], "file": "", "probe_file": ""}
+    result["tasks"] = tasks_of(step, platform)
+    result["options"] = given["options"] if given else {}
+    if step["mode"] == "fetch" and result["options"].get("to") != "controller":
+        result.update(broken="It has no longer the option to: controller. Nothing was fetched.", tasks="nothing.yml")
     if step["kind"] not in BY_CONTROLLER:
-        return told
+        return result
     if given is None:
-        told["broken"] = (
-            "It is not among the steps any more. Define it again, or undo it by hand and remove the host's record."
+        result["broken"] = (
+            "It is no longer one of the host's steps. Add it again, or undo it by hand and remove the host's record."
         )
     elif step["kind"] == "haproxy":
-        told["calls"] = _calls(step, given["options"])
+        result["calls"] = _calls(step, given["options"])
     else:
-        told.update(_files(step, given["options"], find))
-    return told
+        result.update(_files(step, given["options"], find))
+    return result
 
 
 def is_needed_for(item: Json) -> bool:
-    """Whether the controller takes this step or checkpoint, or fetches what it saves."""
+    """Whether the controller takes this step or checkpoint, or fetches its archive."""
     return item["kind"] in BY_CONTROLLER or item["options"].get("to") == "controller"
 
 
@@ -93,7 +93,7 @@ def tasks_of(step: Json, platform: str = LINUX) -> str:
 
 
 def most_passes(order: str, drains: t.Sequence[Json], saves: t.Sequence[Json], record: Json | None) -> int:
-    """How often an order may ask for the controller: a step is looked at, done, and verified again after later ones."""
+    """How often an order may need the controller: to look at a step, to do it, and to verify it after later steps."""
     if order == "put_back":
         left = [step for step in (record or {"steps": []})["steps"] if step["status"] != "undone"]
         return min(MOST_PASSES, sum(step["kind"] in (*BY_CONTROLLER, "paths") for step in left))
@@ -102,7 +102,7 @@ def most_passes(order: str, drains: t.Sequence[Json], saves: t.Sequence[Json], r
 
 
 def looks(items: t.Sequence[Json], number: int) -> list[Json]:
-    """How to look at the balancers of a host before anything is done, in the pass of that number."""
+    """How to look at the balancers of a host before anything is done, in this pass."""
     return [
         {**_place(item["options"], socket), "step": item["name"], "state": "maint", "pass": number}
         for item in items
@@ -112,7 +112,7 @@ def looks(items: t.Sequence[Json], number: int) -> list[Json]:
 
 
 def looked(results: t.Sequence[t.Mapping[str, t.Any]], number: int) -> Json:
-    """How they looked in that pass, by the name of the step; an error where one could not be asked."""
+    """What was seen in this pass, by the name of the step; with an error where a balancer could not be asked."""
     found: Json = {}
     for result in results:
         item = result.get("item")
@@ -134,7 +134,7 @@ def _place(options: Json, socket: Json) -> Json:
 
 
 def _calls(step: Json, options: Json) -> list[Json]:
-    """All balancers let nothing new begin before the first one is waited for."""
+    """All balancers stop new connections (drain) before the first is waited for (maint)."""
     servers = step["before"].get("servers") if isinstance(step["before"].get("servers"), list) else []
     out = [
         (one.get("host"), one.get("socket"))
@@ -144,48 +144,48 @@ def _calls(step: Json, options: Json) -> list[Json]:
     sockets = options["sockets"]
     states = {"do": ("drain", "maint"), "verify": ("maint",), "undo": ("ready",)}.get(step["mode"], ())
     if step["mode"] == "undo":
-        # A server that an operator had taken out before the event stays out.
+        # A server that was out of service before the event stays out.
         sockets = [socket for socket in sockets if (socket["host"], socket["socket"]) not in out]
     return [{**_place(options, socket), "state": state} for state in states for socket in sockets]
 
 
 def _files(step: Json, options: Json, find: Find) -> Json:
     do, probe = TASKS.get(step["mode"], ("file", "probe")) if step["phase"] == "drain" else ("file", "probe")
-    told: Json = {"evidence": [], "probe": probe}
+    files: Json = {"evidence": [], "probe": probe}
     try:
         if do and options.get(do):
-            told["file"] = find(options[do], False)[0]
+            files["file"] = find(options[do], False)[0]
         if is_file(options.get(probe)):
-            told["probe_file"], told["evidence"] = find(options[probe], True)
+            files["probe_file"], files["evidence"] = find(options[probe], True)
     except Unusable as exc:
-        told["broken"] = f"its file {exc}"
-    return told
+        files["broken"] = f"its file {exc}"
+    return files
 
 
 def answer(step: Json, given: t.Any) -> Json:
-    """What the role's tasks left, as the engine wants to hear it; whether the probe held is for the caller to add."""
-    told = {key: step[key] for key in ("phase", "name", "kind", "mode")}
+    """The result of the role's tasks in the format of the engine. The caller adds the result of the probe."""
+    common = {key: step[key] for key in ("phase", "name", "kind", "mode")}
     if step["broken"]:
-        return {**told, "ok": False, "message": step["broken"]}
-    # An answer to this very request: what was done about an earlier one says nothing.
+        return {**common, "ok": False, "message": step["broken"]}
+    # The result of an earlier request does not count.
     if not isinstance(given, t.Mapping) or str(given.get("until")) != str(step["until"]):
-        return {**told, "ok": False, "message": "the controller did not come to it"}
+        return {**common, "ok": False, "message": "the controller did not take the step in time"}
     result = given.get("result")
     if not isinstance(result, t.Mapping):
-        # Ansible does not say why: a file or role could not be included, or the failure was that of another host.
-        return {**told, "ok": False, "message": NOT_RUN}
+        # Ansible gives no reason: a file or role could not be included, or another host failed.
+        return {**common, "ok": False, "message": NOT_RUN}
     bad = next(filter(is_bad, [*_items(result), result]), None)
     if bad is not None:
         where = (bad.get("item") or {}).get("host", "") if isinstance(bad.get("item"), t.Mapping) else ""
-        said = message_of(bad)
-        # Before 2.19 only the text says that the task's time was over.
-        late = bool(bad.get("timedout") or bad.get("late") or "in the expected time frame" in said)
-        return {**told, "ok": False, "late": late, "message": f"{where}: {said}" if where else said}
+        message = message_of(bad)
+        # Before ansible-core 2.19 only the text says that the timeout of the task was reached.
+        late = bool(bad.get("timedout") or bad.get("late") or "in the expected time frame" in message)
+        return {**common, "ok": False, "late": late, "message": f"{where}: {message}" if where else message}
     changed = [item for item in _items(result) if item.get("changed")]
     if step["kind"] == "haproxy" and step["mode"] == "verify" and changed:
-        return {**told, "ok": False, "message": message_of(changed[0])}
+        return {**common, "ok": False, "message": message_of(changed[0])}
     message = message_of(_items(result)[-1]) if _items(result) else ""
-    return {**told, "ok": True, "message": message or "the tasks ran"}
+    return {**common, "ok": True, "message": message or "the tasks ran"}
 
 
 def message_of(result: t.Mapping[str, t.Any]) -> str:

@@ -4,7 +4,7 @@
 
 # This file is private to the collection: it may change without notice.
 
-"""The one door for data of hosts. Behind it everything has its shape and is plain text."""
+"""All data that comes from hosts enters here. Afterwards every field is there, with its type, and text is harmless."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ Read = t.Callable[[t.Any], t.Any]
 STATES = ("looked", "ready", "working", "next", "failed", "waiting", "put_back", "released", "held_by_other_run",
           "gone", "skipped", "approved", "unconfirmed", "started", "unexpected")  # fmt: skip
 MODES = ("look", "do", "undo", "verify", "fetch", "send")
-# No honest host comes near these; more is not looked at.
+# Limits that no real host reaches; anything beyond them is ignored.
 MOST, MOST_ENTRIES = 2000, 200
 LATEST = 1e11
 MOST_PAUSE, MOST_SECONDS = 3600.0, 86400.0
 
 
 def admitted(result: t.Mapping[str, t.Any]) -> Json:
-    """What the module on a host answered, or why it did not, as an observation and a report."""
+    """The answer of the module on a host, or why there is none, as an observation and a report."""
     report, observation = result.get("report"), result.get("observation")
     if isinstance(report, t.Mapping) and isinstance(observation, t.Mapping):
         return {"reachable": True, "error": None, "report": _report(report), "observation": _observed(observation)}
     keys = ("msg", "module_stderr", "module_stdout", "stderr")
     message = clean(next((result[key] for key in keys if result.get(key)), ""), 400)
     reachable = not result.get("unreachable")
-    return {"reachable": reachable, "error": message or "it gave no reason", "report": None, "observation": None}
+    return {"reachable": reachable, "error": message or "no reason was given", "report": None, "observation": None}
 
 
 def _observed(given: t.Any) -> Json:
@@ -43,7 +43,7 @@ def _observed(given: t.Any) -> Json:
     return observation
 
 
-# ---- what reads a value: whatever it is, the result has the right type
+# ---- functions that read a value: whatever it is, the result has the right type
 
 
 def _text(limit: int) -> Read:
@@ -56,12 +56,12 @@ def _text_or_none(limit: int) -> Read:
 
 def _number(value: t.Any) -> float | None:
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    # No time, no number of seconds and no count is larger; nan is not smaller than anything.
+    # No time, duration or count is larger, and nan is not smaller than anything.
     return float(value) if number and abs(value) < 1e12 else None
 
 
 def _time(value: t.Any) -> float | None:
-    """Seconds since 1970, up to a year that a date can have."""
+    """Seconds since 1970, within the range of dates."""
     number = _number(value)
     return number if number is not None and 0 <= number < LATEST else None
 
@@ -121,7 +121,7 @@ def _names(value: t.Any) -> list[str]:
 
 
 def _entries(value: t.Any) -> Json:
-    """Without an id an event cannot be told from others."""
+    """Entries of events that have an id."""
     entries = _by_id(_entry)(value)
     return {key: one for key, one in entries.items() if one["event"]["event_id"]}
 
@@ -147,7 +147,7 @@ _step = _shape(
     attempts=_or_0(_whole),
 )
 _mark = _shape(**dict.fromkeys(("what", "detail", "event_id"), _text(400)), at=_or_0(_time))
-# As the host's own code has checked it; here only what the controller reads.
+# Only the fields that the controller reads.
 _record = _or_none(_shape(events=_entries, steps=_list_or_empty(_step, 500), timeline=_list_or_empty(_mark, 500)))
 _observation = _shape(
     time=_time,
@@ -167,14 +167,14 @@ _next = _shape(
     **dict.fromkeys(("phase", "name", "kind", "archive"), _text(400)),
     mode=_choice(MODES, ""),
     seconds=lambda value: min(MOST_SECONDS, max(1.0, _number(value) or 0)),
-    # Of what a record says about other machines, only how they were before counts.
+    # Of the servers on balancers in the record, only their earlier state is used.
     before=_shape(servers=_list_or_empty(_server, MOST_ENTRIES)),
 )
 _report = _shape(
     state=_choice(STATES, "failed"),
     message=_text(600),
     final=lambda value: value is True,
-    # False where a failed step only waits for its next try.
+    # False if a failed step only waits for its next attempt.
     tried=lambda value: value is not False,
     attempts=_or_0(_whole),
     next_try=lambda value: min(MOST_PAUSE, max(0.0, _number(value) or 0)),

@@ -4,7 +4,7 @@
 
 # This file is private to the collection: it may change without notice.
 
-"""A drill: what is announced to whom, what speaks against it, and whether it would have been fast enough. Pure."""
+"""A drill: what is announced to which hosts, whether it may begin, and whether it was fast enough. Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Json = dict[str, t.Any]
 
 # The least notice that Azure promises, in seconds.
 NOTICES = {"Freeze": 900, "Reboot": 900, "Redeploy": 600, "Terminate": 300, "Preempt": 30}
-# Azure does not wait for an approval of these: what counts is that the hosts are drained and saved.
+# Azure does not wait for an approval of these, so the time until the hosts are ready counts.
 NOT_APPROVED = ("Preempt",)
 DRILL = "This was a drill: the events were emulated, Azure announced nothing."
 DESCRIPTION = "A drill. Nothing is going to be rebooted."
@@ -38,13 +38,13 @@ NO_PLACE = (
     "Linux host that they can reach to the play, and name the hosts to drill with graceful_drill_targets."
 )
 UNKNOWN = (
-    "Not every host got ready and not every event was approved, so it is not known how long it would have taken. "
-    "The report says why."
+    "Not every host got ready, or not every event was approved, so it is not known how long it would have taken. "
+    "The report has the reasons."
 )
 TIME_TO_NOTICE = (
-    "This counts from the announcement, as Azure's notice does. In earnest the time until a run begins comes on top."
+    "This counts from the announcement, as Azure's notice does. In a real maintenance, add the time until a run begins."
 )
-# What the emulator takes as a VM's name, and says about where it listens.
+# Characters that the emulator does not accept in names of VMs, and the URLs that it returns.
 _NOT_IN_NAMES = re.compile(r"[^\w.-]")
 _ADDRESS = re.compile(r"http://(?:\[[0-9A-Fa-f:.]+\]|[0-9A-Za-z.-]+):[0-9]{1,5}")
 
@@ -55,7 +55,7 @@ _ADDRESS = re.compile(r"http://(?:\[[0-9A-Fa-f:.]+\]|[0-9A-Za-z.-]+):[0-9]{1,5}"
 def planned(
     values: t.Mapping[str, t.Any], hosts: t.Sequence[str], drill_id: str, windows: t.Collection[str] = ()
 ) -> Json:
-    """The drill that the settings describe. Raises WrongSetting with the one rule that is broken.
+    """The drill that the variables describe. Raises WrongSetting for the first mistake.
 
     The emulator is written in Python, so it runs on the first host that is not a Windows host."""
     if values["drill_consent"].strip().lower() not in ("yes", "true"):
@@ -71,7 +71,7 @@ def planned(
         "address": address,
         "targets": targets,
         "names": names,
-        # An emulator that an earlier drill left has another scope, so it is started anew.
+        # A new scope makes sure that an emulator of an earlier drill is not used again.
         "vms": {name: {"scope": f"drill-{drill_id}"} for name in names.values()},
         "announcements": _announcements(values, [names[host] for host in targets]),
         **{key: values[f"drill_{key}"] for key in ("port", "control_port", "dir", "run_by")},
@@ -108,7 +108,7 @@ def _targets(given: t.Any, hosts: t.Sequence[str]) -> list[str]:
 
 
 def _vm_names(hosts: t.Sequence[str]) -> dict[str, str]:
-    """In a drill hosts have their inventory names, as far as the emulator can take them."""
+    """In a drill the VMs have the inventory names, changed where the emulator does not accept them."""
     names: dict[str, str] = {}
     taken: set[str] = set()
     for number, host in enumerate(hosts, 1):
@@ -122,7 +122,7 @@ def _announcements(values: t.Mapping[str, t.Any], names: t.Sequence[str]) -> lis
     kind = values["drill_event"]
     event = {
         "EventType": kind,
-        # As if Azure did it: a policy may treat what a user asked for differently.
+        # Like a maintenance by Azure. A policy may have other rules for events of users.
         "EventSource": "Platform",
         "Description": DESCRIPTION,
         "started_for": values["drill_duration"],
@@ -135,12 +135,12 @@ def _announcements(values: t.Mapping[str, t.Any], names: t.Sequence[str]) -> lis
 
 
 def objections(drill: Json, answers: t.Mapping[str, Answer], groups: t.Mapping[str, t.Sequence[str]]) -> list[str]:
-    """What speaks against the drill, from how the hosts are now. Real maintenance always comes first."""
+    """The reasons why the drill must not begin, from the state of the hosts. Real maintenance has priority."""
     found = []
     if answers.get(drill["emulator_host"], {}).get("platform") == WINDOWS:
         found.append(
-            f"{clean(drill['emulator_host'], 80)}: the emulator cannot run on a Windows host. Say in the inventory "
-            "that it is one (ansible_connection or ansible_shell_type), then another host is taken"
+            f"{clean(drill['emulator_host'], 80)}: the emulator cannot run on a Windows host. Set ansible_connection "
+            "or ansible_shell_type for it in the inventory, and another host is used"
         )
     for host, answer in answers.items():
         found += [f"{clean(host, 80)}: {text}" for text in _objections(host, answer, drill)]
@@ -172,7 +172,7 @@ def _objections(host: str, answer: Answer, drill: Json) -> list[str]:
 def _too_many(
     targets: t.Sequence[str], answers: t.Mapping[str, Answer], groups: t.Mapping[str, t.Sequence[str]]
 ) -> list[str]:
-    """Whether graceful_min_available lets all targets leave at once, and if not, which of them it would let."""
+    """Whether graceful_min_available allows to drain all targets at once, and if not, which of them."""
     seen = {host: {"reachable": answer["reachable"]} for host, answer in answers.items()}
     demands = {host: {"min_available": answer["min_available"]} for host, answer in answers.items()}
     fleet = Fleet(seen, groups, list(answers), demands)
@@ -184,31 +184,33 @@ def _too_many(
     for host in targets:
         if not ledger.shortages([*fitting, host]):
             fitting.append(host)
-    advice = f"These fit: -e graceful_drill_targets={','.join(fitting)}" if fitting else "None of them may leave now"
-    return [f"graceful_min_available does not let all targets leave at once: {'; '.join(shortages)}. {advice}"]
+    allowed = f"These can be: -e graceful_drill_targets={','.join(fitting)}" if fitting else "None of them can be now"
+    return [
+        f"graceful_min_available does not allow all targets to be drained at once: {'; '.join(shortages)}. {allowed}"
+    ]
 
 
 def begun(drill: Json, ready: t.Any, announced: str) -> tuple[Json, str]:
-    """What the maintenance has to know of the drill, and the address of the emulator's control."""
-    told = ready if isinstance(ready, t.Mapping) else {}
-    vms = told.get("vms")
-    places = vms if isinstance(vms, t.Mapping) else {}
-    endpoints = {host: str(places.get(name)) for host, name in drill["names"].items()}
-    control = str(told.get("control"))
+    """What the role maintenance needs to know about the drill, and the URL of the emulator's control."""
+    answer = ready if isinstance(ready, t.Mapping) else {}
+    vms = answer.get("vms")
+    addresses = vms if isinstance(vms, t.Mapping) else {}
+    endpoints = {host: str(addresses.get(name)) for host, name in drill["names"].items()}
+    control = str(answer.get("control"))
     if not all(map(_ADDRESS.fullmatch, [*endpoints.values(), control])):
         raise WrongSetting(
-            f"The emulator on {clean(drill['emulator_host'], 80)} does not say where it listens. Look into its log in "
+            f"The emulator on {clean(drill['emulator_host'], 80)} does not return its addresses. See its log in "
             f"{clean(drill['dir'], 200)}."
         )
     return {"names": drill["names"], "endpoints": endpoints, "announced": announced}, control
 
 
 def under_way(variables: t.Mapping[str, t.Any]) -> Json:
-    """The drill that this play is, empty if it is none."""
+    """The drill that is under way in this play, empty if there is none."""
     if "graceful_drill" in (variables.get("ansible_facts") or {}):
         raise WrongSetting(
-            "A host tells a fact that is called graceful_drill. Whether this is a drill is not for a host to say: find "
-            "out where the fact comes from, or leave the host out."
+            "A host returns a fact with the name graceful_drill, which is not accepted. Find out where the fact comes "
+            "from, or leave the host out."
         )
     given = variables.get("graceful_drill")
     if not isinstance(given, t.Mapping) or not given.get("announced"):
@@ -234,7 +236,7 @@ def margin(data: t.Any) -> Json:
 
 
 def drill_margin(data: t.Any) -> list[str]:
-    """The same in words."""
+    """The same as sentences."""
     found = margin(data)
     noticed = "" if not found["noticed"] else f", {duration(found['noticed'])} of which until it was noticed"
     if found["approved"] is not None:

@@ -4,7 +4,7 @@
 
 # This file is private to the collection: it may change without notice.
 
-"""What is written for one host, as an action plugin reads it: the variables, and the task files that they name."""
+"""The variables of one host and the task files that they name, as an action plugin reads them."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from ansible_collections.graceful.azure.plugins.plugin_utils import _controller_
 from ansible_collections.graceful.azure.plugins.plugin_utils import _task_files as task_files
 from ansible_collections.graceful.azure.plugins.plugin_utils._platform import platform_of
 from ansible_collections.graceful.azure.plugins.plugin_utils._settings import (
+    PREFIX,
     SETTINGS,
     SETTINGS_ON,
     Settings,
@@ -23,16 +24,17 @@ from ansible_collections.graceful.azure.plugins.plugin_utils._settings import (
 )
 
 Json = dict[str, t.Any]
-WORDS = {
-    "is endpoint right?": "is graceful_endpoint right?",
+# Advice of the module, and with the variables of users.
+ADVICE = {
+    "is endpoint right?": "is {prefix}endpoint right?",
     "leave read_timeout above 120 for it.": "run the playbook prepare, which waits for it.",
 }
-# What a task file may refer to before there is an event.
+# The event in templates while there is none.
 PLACEHOLDER = dict.fromkeys(EVENT_FIELDS, "")
 
 
 def host_settings(action: ActionBase, variables: Json, event: Json, where: t.Collection[str] = ("host",)) -> Settings:
-    """The variables and what is wrong with them. What is written may refer to the event."""
+    """The variables and the mistakes in them. Their templates may refer to the event."""
     seen = {**variables, "drain_event": event, "checkpoint_event": event}
     template = action._templar.copy_with_new_env(available_variables=seen).template
     return read_settings(seen, template, where, platform_of(action))
@@ -43,17 +45,17 @@ def why_not_asked(settings: Settings) -> str:
     return f"it was not asked: {' '.join(wrong)}" if wrong else ""
 
 
-def in_words_of_inventory(told: Json) -> Json:
-    """An answer whose errors name the variables that a user can set, in place of the module's options."""
-    for part, key in ((told["observation"], "error"), (told["report"], "message")):
-        for option, variable in WORDS.items():
+def with_variable_names(answer: Json, prefix: str = PREFIX) -> Json:
+    """The answer, with errors that name the variables that a user can set instead of the module's options."""
+    for part, key in ((answer["observation"], "error"), (answer["report"], "message")):
+        for option, variable in ADVICE.items():
             if part and part[key]:
-                part[key] = part[key].replace(option, variable)
-    return told
+                part[key] = part[key].replace(option, variable.format(prefix=prefix))
+    return answer
 
 
 def directories(platform: str, given: t.Mapping[str, t.Any]) -> Json:
-    """Where a role keeps things: what it says, unless it says nothing but the default of Linux hosts."""
+    """The default directories of the platform, where the role's variables have the default of Linux hosts."""
     return {
         key: SETTINGS_ON[platform][key].default
         for key in ("record_dir", "checkpoint_dir")
@@ -62,14 +64,14 @@ def directories(platform: str, given: t.Mapping[str, t.Any]) -> Json:
 
 
 def file_mistakes(action: ActionBase, variables: Json, values: Json) -> list[str]:
-    """What is wrong with the task files of the steps and checkpoints."""
+    """The mistakes in the task files of the steps and checkpoints."""
     find = finder(action, variables)
     parts = {"Drain step": values["drain_steps"], "Checkpoint": values["checkpoint"]}
     return [text for noun, part in parts.items() for text in controller.mistakes(part.items, find, noun)]
 
 
 def finder(action: ActionBase, variables: Json) -> controller.Find:
-    """How the host's task files are found and read."""
+    """A function that finds and reads a task file of the host."""
 
     def find(name: str, probe: bool) -> tuple[str, list[str]]:
         path = task_files.find(name, task_files.folders(variables))
@@ -78,7 +80,7 @@ def finder(action: ActionBase, variables: Json) -> controller.Find:
     return find
 
 
-def api_version(written: str, before: t.Mapping[str, t.Any]) -> str:
-    """What to ask with: `auto` finds the version once in a run, and again only if the service does not take it."""
+def api_version(value: str, before: t.Mapping[str, t.Any]) -> str:
+    """The version to use. With `auto`, the one found by the previous call, as long as the service accepted it."""
     seen = before.get("observation") or {}
-    return str(seen["api_version"]) if written.strip().lower() == "auto" and seen.get("events") is not None else written
+    return str(seen["api_version"]) if value.strip().lower() == "auto" and seen.get("events") is not None else value

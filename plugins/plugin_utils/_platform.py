@@ -4,7 +4,7 @@
 
 # This file is private to the collection: it may change without notice.
 
-"""Which platform a host has, as far as the controller needs it: that of the shell that its connection speaks to."""
+"""The platform of a host as the controller sees it, from the shell of its connection; and Windows-specific advice."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ import typing as t
 from ansible.plugins.action import ActionBase
 from ansible_collections.graceful.azure.plugins.module_utils._kind import LINUX, WINDOWS
 
-# How the connection of a Windows host is written into an inventory.
+# The connections and shells by which an inventory says that a host is a Windows host.
 CONNECTIONS = ("winrm", "psrp")
 SHELLS = ("powershell", "cmd")
-# What ansible-core says where PowerShell is too old for itself, or for the #Requires of our modules.
+# Messages of ansible-core if PowerShell is too old for it, or for the #Requires of our modules.
 TOO_OLD = re.compile(
     r"Ansible requires PowerShell v|(internal error: )?This module cannot run as it requires a minimum Power"
 )
-# What it says, and what PowerShell says, without blanks. The name of PowerShell's error is the same in every language.
+# In messages of ansible-core and PowerShell, without blanks. The names of PowerShell's errors are not translated.
 CONSTRAINED = re.compile(r"constrainedlanguage|inthislanguagemode|isnottrusted", re.IGNORECASE)
-# PowerShell writes errors in lines of limited length, with colours, and as XML.
+# PowerShell wraps and colours errors, or writes them as XML.
 FORMAT = re.compile(r"<[^<>]*>|_x[0-9A-F]{4}_|\x1b|\[[0-9;]*m|\s")
 OF_THE_WRAPPER = "failure during exec_wrapper"
 TOO_OLD_ADVICE = (
@@ -39,20 +39,20 @@ CONSTRAINED_ADVICE = (
 
 
 def platform_of(action: ActionBase) -> str:
-    """That of the host that the task runs on, which is another one if it is delegated."""
+    """The platform of the host that the task runs on, which is another one if the task is delegated."""
     shell: t.Any = action._connection._shell
     return WINDOWS if getattr(shell, "_IS_WINDOWS", False) else LINUX
 
 
 def written_platform(variables: t.Mapping[str, t.Any]) -> str:
-    """What the inventory says about a host that nobody has connected to yet."""
+    """The platform according to the inventory, before there is a connection."""
     connection = str(variables.get("ansible_connection") or "").rpartition(".")[2]
     shell = str(variables.get("ansible_shell_type") or "").rpartition(".")[2]
     return WINDOWS if connection in CONNECTIONS or shell in SHELLS else LINUX
 
 
 def leave_out_sudo(action: ActionBase) -> None:
-    """An inventory may say become for all hosts, which Windows has another way for."""
+    """Ignore become for Windows hosts, unless it is runas: an inventory may set it for all hosts."""
     connection: t.Any = action._connection
     become = connection.become if platform_of(action) == WINDOWS else None
     if become is not None and str(become.name).rpartition(".")[2] != "runas":
@@ -60,13 +60,13 @@ def leave_out_sudo(action: ActionBase) -> None:
 
 
 def explained(result: dict[str, t.Any]) -> dict[str, t.Any]:
-    """What a Windows host answered; if no module can run there, with what to do about it."""
+    """The answer of a Windows host, with advice if no module can run there."""
     if not result.get("failed"):
         return result
-    said, errors = str(result.get("msg") or ""), str(result.get("module_stderr") or "")
-    never_ran = "module_stdout" in result or said.startswith(OF_THE_WRAPPER)
-    advice = TOO_OLD_ADVICE if TOO_OLD.match(said) else ""
-    if never_ran and CONSTRAINED.search(FORMAT.sub("", said + errors)):
+    message, errors = str(result.get("msg") or ""), str(result.get("module_stderr") or "")
+    never_ran = "module_stdout" in result or message.startswith(OF_THE_WRAPPER)
+    advice = TOO_OLD_ADVICE if TOO_OLD.match(message) else ""
+    if never_ran and CONSTRAINED.search(FORMAT.sub("", message + errors)):
         advice = CONSTRAINED_ADVICE
     if not advice:
         return result
@@ -75,7 +75,7 @@ def explained(result: dict[str, t.Any]) -> dict[str, t.Any]:
 
 
 class HostAction(ActionBase):
-    """An action plugin for a module of ours, which runs on both platforms as the inventory is written for one."""
+    """An action plugin for a module of ours that runs on both platforms."""
 
     def _execute_module(self, *args: t.Any, **options: t.Any) -> dict[str, t.Any]:
         leave_out_sudo(self)

@@ -4,7 +4,7 @@
 
 # This file is private to the collection: it may change without notice.
 
-"""What our action plugins have in common: options, the play around the task, and the variables of its other hosts."""
+"""Common parts of our action plugins: options, checks of the play, and the variables of other hosts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Variables = t.Mapping[str, t.Any]
 
 
 class Plugin(ActionBase):
-    """Its options are checked if it says what they are. What `_result` returns is the result of the task."""
+    """Validates its options, if OPTIONS describes them. `_result` returns the result of the task."""
 
     _supports_check_mode = True
     _supports_async = False
@@ -41,7 +41,7 @@ def require_linear(action: ActionBase) -> None:
     strategy = str(action._task.get_play().strategy or C.config.get_config_value("DEFAULT_STRATEGY")).rpartition(".")[2]
     if strategy not in ("linear", "debug"):
         raise AnsibleActionFail(
-            f"The play uses the strategy {strategy}. Maintenance needs hosts that go on together: "
+            f"The play uses the strategy {strategy}. Maintenance needs all hosts at the same task: "
             "set strategy: ansible.builtin.linear in the play."
         )
 
@@ -55,27 +55,24 @@ def require_one_batch(action: ActionBase) -> None:
         )
 
 
-def require_all_tasks(variables: Variables, own: t.Iterable[t.Any], work: str = "maintenance") -> None:
-    """`own` has the tags of the task, which are those that a play gave to all tasks of the role, and `always`."""
+def require_all_tasks(variables: Variables, task_tags: t.Iterable[t.Any], work: str = "maintenance") -> None:
+    """`task_tags` are those that the play gave to all tasks of the role, and `always`."""
     tags = [str(tag) for tag in variables.get("ansible_run_tags") or ["all"]]
     skipped = [str(tag) for tag in variables.get("ansible_skip_tags") or []]
-    given = {str(tag) for tag in own} - {"always"}
-    # Tags that none of our tasks has leave none of them out: molecule skips some of its own.
+    given = {str(tag) for tag in task_tags} - {"always"}
+    # Tags that no task of ours has leave no task out. molecule skips such tags.
     if "all" not in tags or {"all", "always", "tagged", "untagged", *given} & {*skipped}:
         raise AnsibleActionFail(
-            f"--tags {','.join(tags)} and --skip-tags {','.join(skipped) or 'none'} would leave parts of the "
-            f"{work} out, and nothing would be looked after. Run it without them."
+            f"--tags {','.join(tags)} and --skip-tags {','.join(skipped) or 'none'} would skip parts of the {work}. "
+            "Run it without them."
         )
 
 
 def run_so_far(variables: Variables) -> Json:
-    """The state of the run, as the last pass has left it."""
+    """The state of the run after the last pass."""
     before = variables.get("graceful_pass")
     if not isinstance(before, t.Mapping) or "run" not in before:
-        raise AnsibleActionFail(
-            "The role maintenance has to run from its first task on, which was left out. Run it without "
-            "--start-at-task."
-        )
+        raise AnsibleActionFail("The first task of the role maintenance was skipped. Run it without --start-at-task.")
     return t.cast(Json, json.loads(before["run"]))
 
 

@@ -4,7 +4,7 @@
 
 # This file is private to the collection: it may change without notice.
 
-"""Whether a fleet can take part in maintenance, from what each host answered and what is written for it. Pure."""
+"""Whether hosts are ready for maintenance, from the answer and the variables of each host. Pure."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from ansible_collections.graceful.azure.plugins.module_utils._policy import vali
 from ansible_collections.graceful.azure.plugins.module_utils._text import clean, is_or_are, listed, quoted_list
 
 Json = dict[str, t.Any]
-# What the door made of the host's answer (reachable, error, report, observation), and what is written for the host:
-# mistakes, drain_not_set, min_available, and the groups that each setting names.
+# The answer of a host (reachable, error, report, observation), and of its variables mistakes, drain_not_set,
+# min_available and the groups that they name.
 Answer = t.Mapping[str, t.Any]
 LIBRARY = "Python library (requests)"
 HEADER = ("host", "ready", "Azure name", "endpoint", "clock", "announced")
@@ -45,9 +45,9 @@ def named_groups(values: t.Mapping[str, t.Any]) -> dict[str, list[str]]:
 def readiness(
     answers: t.Mapping[str, Answer], groups: t.Collection[str], max_clock_offset: float, installs: t.Mapping[str, str]
 ) -> Json:
-    """What stands in the way of each host that is not ready, and the same as a table to look at.
+    """The problems of each host that is not ready, and a table of all hosts.
 
-    `installs` says what became of installing the library that is missing, by host."""
+    `installs` has the result of installing the missing library, by host."""
     problems = {host: found for host in sorted(answers) if (found := _problems(host, answers, max_clock_offset))}
     libraries = _library_warnings(answers, installs)
     table = [*_table(answers, problems), *_remarks(answers, problems, groups, libraries)]
@@ -61,7 +61,7 @@ def _problems(host: str, answers: t.Mapping[str, Answer], max_clock_offset: floa
 
 
 def _service_problem(answer: Answer, max_clock_offset: float) -> str:
-    """The first thing that keeps the host from hearing of maintenance, with what to do about it."""
+    """The first reason why the host cannot notice maintenance, with advice."""
     observation = answer["observation"]
     if not answer["reachable"]:
         return (
@@ -72,10 +72,10 @@ def _service_problem(answer: Answer, max_clock_offset: float) -> str:
     if observation["error"]:
         return str(observation["error"])
     if not observation["vm_name"]:
-        return "The service does not tell the VM's Azure name. Set graceful_vm_name for this host."
+        return "The metadata service does not return the Azure name of the VM. Set graceful_vm_name for this host."
     offset = observation["clock_offset"]
     if offset is None:
-        return "The service does not tell its time, so the host's clock cannot be checked."
+        return "The metadata service does not return its time, so the clock of the host cannot be checked."
     if abs(offset) > max_clock_offset:
         wrong = "behind" if offset > 0 else "ahead"
         return f"The host's clock is {abs(offset):.0f} s {wrong}. Correct its time synchronisation."
@@ -94,8 +94,8 @@ def _shared_name(host: str, answers: t.Mapping[str, Answer]) -> str:
     if not name or not others:
         return ""
     return (
-        f"Its Azure name is that of {clean(others[0], 80)}, too: while both see the same event it is not approved. In "
-        "different resource groups that is fine."
+        f"It has the same Azure name as {clean(others[0], 80)}: an event that both see is not approved. This is no "
+        "problem if they are in different resource groups and never see the same event."
     )
 
 
@@ -123,13 +123,13 @@ def _row(host: str, answer: Answer, ready: bool) -> tuple[str, ...]:
 
 
 def _library_warnings(answers: t.Mapping[str, Answer], installs: t.Mapping[str, str]) -> list[str]:
-    """The playbooks do without it, so that a host without it is ready all the same."""
+    """Warnings only: the playbooks do not need the library."""
     lines = []
     for host in sorted(answers):
         for text in (answers[host]["observation"] or {}).get("warnings", ()):
             if LIBRARY in text:
-                said = f"{text} {installs.get(host, '')}".strip()
-                lines.append(f"Warning: {clean(host, 80)}: {said} Only the three modules scheduled_… need it.")
+                warning = f"{text} {installs.get(host, '')}".strip()
+                lines.append(f"Warning: {clean(host, 80)}: {warning} Only the three modules scheduled_… need it.")
     return lines
 
 
@@ -139,7 +139,7 @@ def _remarks(
     groups: t.Collection[str],
     libraries: t.Sequence[str],
 ) -> list[str]:
-    """What the table does not show. What several hosts have in common is said once."""
+    """What the table does not show. The same text for several hosts is one line."""
     alike: dict[str, list[str]] = {}
     for host, texts in problems.items():
         for text in texts:

@@ -4,10 +4,10 @@
 
 # This file is private to the collection: it may change without notice.
 
-"""What a run did, read leniently from the report data, and its summary. Pure: no I/O.
+"""Reads the report data of a run, and summarises it. Pure: no I/O.
 
-A report is most needed when something went wrong, so nothing in the data can make reading it fail: what is missing
-or of the wrong type is left out.
+A report is most needed when something went wrong, so reading never fails: what is missing or has the wrong type is left
+out.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ VERDICTS = {
     "planned": "Planned: nothing was changed",
     "in progress": "In progress",
 }
-# Results of a host that need a person.
+# Results of a host for which a person is needed.
 BAD_RESULTS = ("failed", "left drained", "unreachable")
 T = t.TypeVar("T")
 
@@ -89,7 +89,7 @@ class Run:
 @dataclasses.dataclass(frozen=True)
 class Report:
     drill: bool
-    # Of a drill: when its events were announced.
+    # When the events of a drill were announced.
     announced: float | None
     result: str
     messages: tuple[str, ...]
@@ -134,7 +134,7 @@ def summary(data: t.Any) -> dict[str, t.Any]:
 
 
 def safe(value: t.Any) -> t.Any:
-    """The data without the secrets of URLs, and without lone surrogates, which cannot be written as UTF-8."""
+    """The data without secrets in URLs, and without lone surrogates, which UTF-8 does not have."""
     if isinstance(value, str):
         return masked(value.encode("utf-8", "replace").decode("utf-8"))
     if isinstance(value, t.Mapping):
@@ -143,13 +143,13 @@ def safe(value: t.Any) -> t.Any:
 
 
 def seconds(value: t.Any) -> float | None:
-    """Seconds since 1970 of an ISO 8601 time; None for anything else, and for what no clock can have meant."""
+    """Seconds since 1970 of an ISO 8601 time; None for anything else and for impossible years."""
     moment = parse_time(value) if isinstance(value, str) else None
     return moment.timestamp() if moment is not None and 1970 <= moment.year < 9000 else None
 
 
 def _shape(shape: type[T], entry: t.Any, **more: t.Any) -> T:
-    """The entry as a dataclass, each field read by its type."""
+    """The entry as a dataclass; each field is read according to its type."""
     given = _mapping(entry)
     fields = [field for field in dataclasses.fields(t.cast(t.Any, shape)) if field.name not in more]
     return shape(**{field.name: READERS[str(field.type)](given.get(field.name)) for field in fields}, **more)

@@ -4,7 +4,7 @@
 
 # This file is private to the collection: it may change without notice.
 
-"""The report directory on the controller: reports, what webhooks were told, and which Azure name each host has."""
+"""The report directory on the controller: reports, messages that were sent to webhooks, and Azure names of hosts."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from ansible_collections.graceful.azure.plugins.plugin_utils._report import read
 from ansible_collections.graceful.azure.plugins.plugin_utils._timeline import page
 
 LATEST = "latest"
-TOLD = "told.json"
+SENT = "told.json"
 AZURE_NAMES = "azure-names.json"
 CHECKPOINTS = "checkpoints"
-# What is removed has to be ours: other files may lie here, too.
+# Only files with these names are removed.
 REPORT_NAME = re.compile(r"(\d{8}T\d{6}Z-[A-Za-z0-9]{1,8})\.(?:html|json)")
 ARCHIVE_NAME = re.compile(r"[0-9a-f]{20,64}\.tar\.gz")
 
@@ -34,10 +34,10 @@ def absolute(directory: str) -> str:
 
 
 def write_report(directory: str, data: t.Mapping[str, t.Any], now: datetime) -> tuple[str, str]:
-    """Write page and data, and again as the latest. Returns their paths. Raises OSError."""
+    """Write page and data, and copies named latest. Returns their paths. Raises OSError."""
     os.makedirs(directory, exist_ok=True)
     texts = {"html": page(data), "json": json.dumps(data, indent=4, sort_keys=True, default=str) + "\n"}
-    # Sorted by time, and told apart by run; nothing of it is event text.
+    # Sorted by time, and unique for the run; no text of an event is used.
     run_id = re.sub(r"[^A-Za-z0-9]", "", read(data).run.run_id)[:8]
     name = f"{now:%Y%m%dT%H%M%SZ}-{run_id or 'run'}"
     for base in (name, LATEST):
@@ -69,23 +69,23 @@ def _names(directory: str) -> list[str]:
     return os.listdir(directory) if os.path.isdir(directory) and not os.path.islink(directory) else []
 
 
-def read_told(directory: str) -> dict[str, t.Any]:
-    """What webhooks were told before. What cannot be read was not told."""
-    return _read_json(os.path.join(directory, TOLD))
+def read_sent(directory: str) -> dict[str, t.Any]:
+    """The messages that were sent to webhooks; empty if the file cannot be read."""
+    return _read_json(os.path.join(directory, SENT))
 
 
-def write_told(directory: str, told: t.Mapping[str, t.Any]) -> None:
-    _write_json(os.path.join(directory, TOLD), told)
+def write_sent(directory: str, sent: t.Mapping[str, t.Any]) -> None:
+    _write_json(os.path.join(directory, SENT), sent)
 
 
 def read_names(directory: str, hosts: t.Collection[str]) -> dict[str, str]:
-    """Azure names that earlier runs learnt: a host that cannot be reached now is still known by its name."""
+    """Azure names from earlier runs, for hosts that cannot be reached now."""
     names = _read_json(os.path.join(directory, AZURE_NAMES))
     return {host: clean(name, 200) for host, name in names.items() if host in hosts and isinstance(name, str)}
 
 
 def keep_names(directory: str, names: t.Mapping[str, str]) -> None:
-    """Add these to what is known. What cannot be written is learnt again."""
+    """Add these names to the file, if it can be written."""
     file = os.path.join(directory, AZURE_NAMES)
     known = _read_json(file)
     if {**known, **names} != known:
@@ -99,7 +99,7 @@ def _write_json(file: str, content: t.Mapping[str, t.Any]) -> None:
 
 
 def _read_json(file: str) -> dict[str, t.Any]:
-    """What cannot be read, or is no dictionary, counts as empty."""
+    """The dictionary in the file; empty if there is none."""
     try:
         with open(file, encoding="utf-8") as opened:
             content = json.load(opened)
@@ -109,7 +109,7 @@ def _read_json(file: str) -> dict[str, t.Any]:
 
 
 def write_whole(file: str, text: str) -> None:
-    """The whole or nothing: somebody may have the page open."""
+    """Replace the file at once, because somebody may be reading it."""
     descriptor, draft = tempfile.mkstemp(dir=os.path.dirname(file), prefix=".report-")
     try:
         with open(descriptor, "w", encoding="utf-8", errors="backslashreplace") as opened:

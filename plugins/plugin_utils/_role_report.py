@@ -4,21 +4,24 @@
 
 # This file is private to the collection: it may change without notice.
 
-"""What the roles drain, checkpoint and restore tell their user, from what the host answered. Pure."""
+"""The report of the roles drain, checkpoint and restore, from the answer of the host. Pure."""
 
 from __future__ import annotations
 
 import typing as t
 
 Json = dict[str, t.Any]
+UNFINISHED = ("working", "waiting")
 
 
-def role_report(role: str, told: t.Mapping[str, t.Any]) -> Json:
-    """Whether the order was carried out, why not, and what the host's record says about it."""
-    report, observation = told["report"] or {}, told["observation"] or {}
+def role_report(role: str, answer: t.Mapping[str, t.Any]) -> Json:
+    """Whether the order was carried out, the reason if not, and the host's record of it."""
+    report, observation = answer["report"] or {}, answer["observation"] or {}
     record = report.get("closed") or observation.get("record")
     done = report.get("state") in ("ready", "put_back")
-    reason = report.get("message") or told["error"] or ""
+    reason = report.get("message") or answer["error"] or ""
+    if report.get("state") in UNFINISHED:
+        reason = f"Not finished in time: {reason}"
     if role == "restore":
         return {"restored": done, "reason": reason, "record": record}
     noted = record or {"steps": [], "timeline": []}

@@ -4,15 +4,16 @@
 
 # This file is private to the collection: it may change without notice.
 
-"""Every variable that a user may write, described once: validation, messages and the guide's table come from here."""
+"""All variables that users may set, described once: validation, messages and the table in the guide come from here."""
 
 from __future__ import annotations
 
 import difflib
 import re
 import typing as t
+from pathlib import Path
 
-from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+import yaml
 from ansible_collections.graceful.azure.plugins.module_utils import _checkpoints, _drains, _health_checks
 from ansible_collections.graceful.azure.plugins.module_utils import _checks as check
 from ansible_collections.graceful.azure.plugins.module_utils import _endpoint as endpoint
@@ -23,22 +24,22 @@ from ansible_collections.graceful.azure.plugins.module_utils._policy import vali
 from ansible_collections.graceful.azure.plugins.module_utils._text import clean, masked_all, quoted
 from ansible_collections.graceful.azure.plugins.plugin_utils._capacity import validate_min_available
 from ansible_collections.graceful.azure.plugins.plugin_utils._event_hosts import read_event
+from ansible_collections.graceful.azure.plugins.plugin_utils._options import validated
 from ansible_collections.graceful.azure.plugins.plugin_utils._webhooks import read_webhook
 from ansible_collections.graceful.azure.plugins.plugin_utils._window import validate_window
 
 Json = dict[str, t.Any]
 PREFIX = "graceful_"
+ROLES = Path(__file__).resolve().parents[2] / "roles"
 LONGEST = 86400
 DRILLED = ("Reboot", "Redeploy", "Freeze", "Preempt", "Terminate")
-# Registered by the roles themselves, not written by users.
-INTERNAL = ("host", "pass", "drill", "written")
-# What a run leaves for AWX, which hands it to the later jobs of a workflow as extra variables: always all of them.
+# Registered by the roles, not set by users.
+INTERNAL = ("host", "pass", "drill")
+# AWX passes these artifacts of a run to later jobs of a workflow as extra variables, always all of them.
 ARTIFACTS = ("result", "was_drill", "report", "report_data", "events", "host_results")
-# Options that are a program and its arguments.
-PROGRAMS = ("do", "undo", "probe", "argv")
-# How near a beginning has to be to ours to be a slip for it: gracefully is somebody else's word.
+# How similar a name has to be to be reported as misspelt. The prefix gracefully_ is not similar enough.
 NEAR = 0.9
-# Where and how a host is asked: with a default in place of a mistake it would ask somebody else.
+# With the default in place of a wrong value of these, the host could ask the wrong service.
 CONNECTION = ("endpoint", "api_version", "vm_name", "record_dir")
 NO_SUCH_VARIABLE = "there is no such variable"
 WrongSetting = check.WrongSetting
@@ -46,14 +47,14 @@ Checker = t.Callable[[t.Any, str], t.Any]
 
 
 class Setting(t.NamedTuple):
-    """One variable. `where` says whose value counts: each host's own, or that of the whole run."""
+    """One variable. `where` says what it belongs to: each host, the run, or the drill."""
 
     type: str
     default: t.Any
     description: str
     check: Checker
     where: str = "host"
-    # Text from outside: it is not evaluated.
+    # It comes from outside, so it is never evaluated as a template.
     literal: bool = False
 
 
@@ -75,7 +76,7 @@ def _path(value: t.Any, name: str) -> str:
 
 
 def _windows_path(value: t.Any, name: str) -> str:
-    # The host puts in the variable that it may begin with.
+    # The host expands an environment variable at the beginning.
     plain = re.sub(r"^%\w+%(?=\\)", "C:", value) if isinstance(value, str) else ""
     if not option_check.is_absolute(WINDOWS, plain):
         raise check.refuse(name, r"an absolute path of Windows, such as D:\graceful,", value)
@@ -109,25 +110,23 @@ def _serial(value: t.Any, name: str) -> list[str]:
 
 
 def _webhooks(value: t.Any, name: str) -> list[t.Any]:
-    """Values are never quoted: they may be secret."""
+    """No message quotes a value: it may be secret."""
     if not isinstance(value, (list, tuple)):
         raise WrongSetting(f"{name} must be a list.")
     for number, item in enumerate(value):
-        mistake, _webhook = read_webhook(item)
-        if mistake:
-            raise WrongSetting(f"{name}[{number}] {mistake}")
+        read_webhook(item, f"{name}[{number}]")
     return list(value)
 
 
 class Items(t.NamedTuple):
-    """Steps, checkpoints or health checks with normalised options, and their secrets apart."""
+    """Steps, checkpoints or health checks with validated options, and their secrets separately."""
 
     items: list[Json]
     secrets: Json
 
     @property
-    def shown(self) -> list[Json]:
-        """As they are sent, logged and noted in the record: what URLs have of secrets is among the secrets only."""
+    def masked(self) -> list[Json]:
+        """As they are sent, logged and written to the record: without the secrets in URLs."""
         return [
             {**item, "options": masked_all(item["options"])} if "options" in item else masked_all(item)
             for item in self.items
@@ -154,12 +153,12 @@ def _kinds(package: t.Any, phase: str, noun: str, platform: str = LINUX) -> Chec
             if any(item["name"] == title for item in items):
                 raise WrongSetting(f"Two entries of {name} have the name {quoted(title)}. Give each its own.")
             if not isinstance(kind, str) or kind not in package.NAMES:
-                said = "has no kind" if kind is None else f"has the unknown kind {quoted(kind)}"
-                raise WrongSetting(f"{where} {said}. Kinds are: {possible()}.")
+                problem = "has no kind" if kind is None else f"has the unknown kind {quoted(kind)}"
+                raise WrongSetting(f"{where} {problem}. Kinds are: {possible()}.")
             if platform not in load(kind).platforms:
                 raise WrongSetting(
-                    f"{where} has the kind {kind}, which a {platform.title()} host cannot do. Kinds for it are: "
-                    f"{possible()}."
+                    f"{where} has the kind {kind}, which is not supported on {platform.title()} hosts. Kinds for them "
+                    f"are: {possible()}."
                 )
             item, secret = _item(load(kind), given, f"{where} ({kind})", platform)
             items.append({"name": title, "kind": kind, **item})
@@ -177,8 +176,8 @@ def _item(kind: type[Kind], given: t.Mapping[str, t.Any], where: str, platform: 
         timeout = seconds(timeout, f"{where}: timeout")
         if not timeout:
             raise check.refuse(f"{where}: timeout", "more than 0", timeout)
-    checked = validated(options, kind.options, kind.rules, where)
-    _refuse(where, kind.mistake(checked) or kind.mistake_on(platform, checked) or _not_there(kind, options, platform))
+    checked = validated(options, kind.options, where, kind.rules)
+    _refuse(where, kind.mistake(checked) or kind.mistake_on(platform, checked) or _unsupported(kind, options, platform))
     plain, secret = _apart(checked, kind.options)
     return {"timeout": timeout, "options": plain}, secret
 
@@ -188,55 +187,21 @@ def _refuse(where: str, mistake: str) -> None:
         raise WrongSetting(f"{where}: {mistake}")
 
 
-def _not_there(kind: type[Kind], given: t.Mapping[str, t.Any], platform: str) -> str:
-    """What was given and a host of that platform has no use for."""
+def _unsupported(kind: type[Kind], given: t.Mapping[str, t.Any], platform: str) -> str:
+    """A message about an option that is set and that hosts of this platform do not have; empty if there is none."""
     for name, option in kind.options.items():
-        chosen = given.get(name) not in (None, option.get("default"))
-        if chosen and platform not in option.get("platforms", (platform,)):
-            return f"{name} is not for {platform.title()} hosts. Remove it there."
+        is_set = given.get(name) not in (None, option.get("default"))
+        if is_set and platform not in option.get("platforms", (platform,)):
+            return f"{name} is not supported on {platform.title()} hosts. Remove it there."
     return ""
 
 
 def _apart(checked: Json, options: t.Mapping[str, t.Mapping[str, t.Any]]) -> tuple[Json, Json]:
-    """The options that are no secrets, and all that have secrets in them, which a URL may have, too."""
+    """The options without those declared as secrets, and all options that contain a secret, as a URL may do."""
     declared = {name for name, spec in options.items() if spec.get("no_log")}
     plain = {key: value for key, value in checked.items() if key not in declared}
     secret = {key: value for key, value in checked.items() if key in declared or masked_all(value) != value}
     return plain, {key: value for key, value in secret.items() if value is not None}
-
-
-def validated(
-    given: t.Mapping[str, t.Any],
-    options: t.Mapping[str, t.Mapping[str, t.Any]],
-    rules: t.Mapping[str, t.Any],
-    where: str,
-) -> Json:
-    """The options as the argument spec wants them, or what is wrong with them. Secrets are not quoted."""
-    for key in given:
-        if key not in options:
-            near = difflib.get_close_matches(str(key), list(options), 1)
-            hint = f"; is {near[0]} meant?" if near else f". Allowed are: {', '.join(options)}."
-            raise WrongSetting(f"{where} has the key {quoted(key)}, which is not known{hint}")
-    for key in PROGRAMS:
-        if isinstance(given.get(key), str) and options[key]["type"] == "list":
-            # The argument spec would make a list of it, split at commas.
-            raise WrongSetting(f"{where}: {key} has to be a list, such as [touch, /x].")
-    spec = {name: _plain_spec(option) for name, option in options.items()}
-    result = ArgumentSpecValidator(spec, **rules).validate(dict(given))
-    if result.error_messages:
-        secrets = [str(given[key]) for key, option in options.items() if option.get("no_log") and given.get(key)]
-        said = clean(result.error_messages[0], 300)
-        for secret in secrets:
-            said = said.replace(secret, "…")
-        raise WrongSetting(f"{where}: {said}")
-    return dict(result.validated_parameters)
-
-
-def _plain_spec(option: t.Mapping[str, t.Any]) -> Json:
-    spec = {key: value for key, value in option.items() if key not in ("description", "no_log", "platforms")}
-    if "options" in spec:
-        spec["options"] = {name: _plain_spec(inner) for name, inner in spec["options"].items()}
-    return spec
 
 
 def _health(value: t.Any, name: str) -> Items:
@@ -244,9 +209,7 @@ def _health(value: t.Any, name: str) -> Items:
     secrets: Json = {}
     for number, given in enumerate(check.sequence(value, name)):
         where = f"{name}[{number}]"
-        if not isinstance(given, t.Mapping):
-            raise check.refuse(where, "a dictionary", given)
-        checked = validated(given, _health_checks.OPTIONS, _health_checks.RULES, where)
+        checked = validated(given, _health_checks.OPTIONS, where, _health_checks.RULES)
         _refuse(where, _health_checks.mistake(checked))
         plain, secret = _apart(checked, _health_checks.OPTIONS)
         items.append(plain)
@@ -255,8 +218,8 @@ def _health(value: t.Any, name: str) -> Items:
     return Items(items, secrets)
 
 
-def _as_is(validate: t.Callable[[t.Any], t.Any]) -> Checker:
-    """Validated here, and handed on as it is written: the plan reads it itself."""
+def _checked(validate: t.Callable[[t.Any], t.Any]) -> Checker:
+    """Validates the value and returns it unchanged: the plan parses it itself."""
 
     def read(value: t.Any, name: str) -> t.Any:
         validate(value)
@@ -294,12 +257,15 @@ SETTINGS: t.Final[t.Mapping[str, Setting]] = {
         "What has to be well before traffic returns, see [roles/restore](../roles/restore/README.md).",
         _health,
     ),
-    "policy": Setting("list", None, "What to do about which event, see below.", _as_is(validate_policy)),
+    "policy": Setting("list", None, "What to do about which event, see below.", _checked(validate_policy)),
     "min_available": Setting(
-        "raw", None, "How many hosts of a group have to work, a number or a percentage.", _as_is(validate_min_available)
+        "raw",
+        None,
+        "How many hosts of a group have to work, a number or a percentage.",
+        _checked(validate_min_available),
     ),
     "window": Setting(
-        "dict", None, "When drains and approvals may happen if there is a choice.", _as_is(validate_window)
+        "dict", None, "When drains and approvals may happen if there is a choice.", _checked(validate_window)
     ),
     "drain_budget": Setting("int", 300, "Seconds that a drain may need, for capacity and window.", check.number),
     "confirm": Setting(
@@ -405,11 +371,11 @@ SETTINGS_ON: t.Final[t.Mapping[str, t.Mapping[str, Setting]]] = {
 
 
 class Settings(t.NamedTuple):
-    """What a host's variables say: values where they can be used, mistakes where not."""
+    """The variables of a host or a run. A variable with a mistake has its default, and a message in `mistakes`."""
 
     values: Json
     mistakes: dict[str, str]
-    # Nobody wrote down how the host is drained, nor that there is nothing to drain.
+    # graceful_drain_steps is not set, which is not the same as [].
     drain_not_set: bool = False
 
     @property
@@ -440,33 +406,35 @@ def read_settings(
         if variables.get(name) is None:
             continue
         if name in facts and facts[name] == variables[name]:
-            # Facts are the host's word, and go before the inventory. What is done to a host is not its own choice.
+            # Facts take precedence over the inventory, and a host must not decide what is done to it.
             mistakes[name] = (
-                f"{name} was told by the host itself, as a fact, which is not taken. Set it in the inventory."
+                f"{name} is a fact that the host returned, which is not accepted. Remove the fact, and set the "
+                "variable in the inventory."
             )
             continue
         try:
             value = variables[name] if setting.literal else template(variables[name])
-            # An empty text is how a survey or a template says that something is not set.
+            # A survey or a template returns an empty text where something is not set.
             if value is not None and (value != "" or isinstance(setting.default, str)):
                 values[key] = setting.check(value, name)
         except (check.WrongSetting, EventsError) as exc:
-            said = clean(exc, 400)
-            mistakes[name] = said if name in said else f"{name}: {said}"
+            message = clean(exc, 400)
+            mistakes[name] = message if name in message else f"{name}: {message}"
         except Exception as exc:
-            # What is nested in it may be evaluated only when it is checked.
-            mistakes[name] = f"{name} cannot be evaluated: {clean(getattr(exc, 'message', None) or exc, 300)}"
+            # Newer versions of ansible-core evaluate nested templates only when the value is checked.
+            reason = clean(getattr(exc, "message", None) or exc, 300).rstrip(".")
+            mistakes[name] = f"{name} cannot be evaluated: {reason}."
     drain_not_set = values.get("drain_steps", True) is None and "graceful_drain_steps" not in mistakes
     values.update({key: Items([], {}) for key in ("drain_steps", "checkpoint", "health") if not values.get(key, True)})
     return Settings(values, mistakes, drain_not_set)
 
 
 def misspelt(variables: t.Mapping[str, t.Any]) -> dict[str, str]:
-    """Variables with our prefix that do not exist, each with the nearest name."""
+    """A message for each variable with our prefix that does not exist, with the most similar name."""
     found = {}
     results = [key for key in INTERNAL if registered(variables, key)]
-    left_by_a_run = ARTIFACTS if all(PREFIX + key in variables for key in ARTIFACTS) else ()
-    ours = {*SETTINGS, *results, *left_by_a_run}
+    artifacts = ARTIFACTS if all(PREFIX + key in variables for key in ARTIFACTS) else ()
+    known = {*SETTINGS, *results, *artifacts}
     for name in variables:
         if not isinstance(name, str) or not name.startswith(PREFIX):
             meant = _meant(name) if isinstance(name, str) else ""
@@ -474,24 +442,37 @@ def misspelt(variables: t.Mapping[str, t.Any]) -> dict[str, str]:
                 found[name] = f"{clean(name, 80)} is set, but {NO_SUCH_VARIABLE}. Is {meant} meant?"
             continue
         key = name[len(PREFIX) :]
-        if key not in ours:
+        if key not in known:
             near = difflib.get_close_matches(key, list(SETTINGS), 1)
-            hint = f"Is {PREFIX}{near[0]} meant?" if near else "The guide has the list of variables."
+            hint = f"Is {PREFIX}{near[0]} meant?" if near else "docs/maintenance.md lists all variables."
             found[name] = f"{clean(name, 80)} is set, but {NO_SUCH_VARIABLE}. {hint}"
     return found
 
 
 def _meant(name: str) -> str:
-    """Our variable, if the name has a beginning that is nearly ours and goes on as one of ours does."""
+    """The variable that is probably meant, if the name ends like one of ours and its prefix is similar to ours."""
     prefix, _line, key = name.lower().partition("_")
-    # All names of a host are looked at.
+    # Checked first, because this runs for every variable of every host.
     if not prefix.startswith("gra") or key not in SETTINGS:
         return ""
     near = difflib.SequenceMatcher(None, f"{prefix}_", PREFIX).ratio() > NEAR
     return PREFIX + key if near else ""
 
 
+def misspelt_for_role(role: str, variables: t.Mapping[str, t.Any]) -> list[str]:
+    """A message for each variable with a name similar to that of an option of the role that is not set."""
+    spec = yaml.safe_load((ROLES / role / "meta" / "argument_specs.yml").read_text(encoding="utf-8"))
+    options = {name: one for entry in spec["argument_specs"].values() for name, one in entry["options"].items()}
+    unset = [name for name, one in options.items() if variables.get(name) == one.get("default")]
+    found = []
+    for name in variables:
+        if isinstance(name, str) and name.startswith(f"{role}_") and name not in options:
+            near = difflib.get_close_matches(name, unset, 1, NEAR)
+            found += [f"{clean(name, 80)} is set, but {NO_SUCH_VARIABLE}. Is {one} meant?" for one in near]
+    return found
+
+
 def registered(variables: t.Mapping[str, t.Any], key: str) -> Json:
-    """What a role has registered: a mapping. Anything else was written, for example as a slip for graceful_hosts."""
+    """What a role has registered, which is a dictionary. Anything else was set by a user."""
     value = variables.get(PREFIX + key)
     return dict(value) if isinstance(value, t.Mapping) else {}

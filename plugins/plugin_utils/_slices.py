@@ -4,12 +4,13 @@
 
 # This file is private to the collection: it may change without notice.
 
-"""Runs a module in slices, so that a task lives through a reboot of its host, and shows how far it is."""
+"""Runs a module in short calls, so that a task survives a reboot of its host and can print its progress."""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import re
 import typing as t
 
 from ansible import constants as C
@@ -22,14 +23,14 @@ from ansible_collections.graceful.azure.plugins.plugin_utils._platform import Ho
 from ansible_collections.graceful.azure.plugins.plugin_utils._play import Plugin
 
 RECONNECT_PAUSE = 2.0
-# While a host goes down or comes up, its ssh may already answer and its Python not yet; after this long it is broken.
+# While a host boots, ssh may answer before Python works. If that lasts longer than this, the host is broken.
 SILENT_FAILURE_LIMIT = 60.0
 COMMAND_NOT_RUN = (126, 127)
-# winrm and psrp let errors of these through when the host goes down in the middle of a command.
+# winrm and psrp raise errors of these libraries if the host goes down during a command.
 CONNECTION_LIBRARIES = ("requests", "urllib3", "winrm", "pypsrp", "psrpcore", "httpx", "httpcore")
-# What winrm says where others raise AnsibleConnectionFailure.
+# winrm raises another error with this text where other plugins raise AnsibleConnectionFailure.
 CONNECT_TIMED_OUT = "the connection attempt timed out"
-# Callbacks whose stdout is lines for people. What another one prints may be data that a further line would break.
+# Callbacks that print lines for people. The output of others may be data, which a further line would break.
 LINE_CALLBACKS = (
     "awx_display", "counter_enabled", "debug", "default", "default_without_diff", "dense", "diy", "minimal", "oneline",
     "selective", "tasks_only", "timestamp", "unixy", "yaml",
@@ -40,14 +41,15 @@ Result = dict[str, t.Any]
 
 
 def say(text: str) -> None:
-    """Show a line of progress: on stdout if that is for people, else on stderr."""
+    """Print a line of progress: on stdout if the callback prints lines for people, else on stderr."""
     callback = str(C.config.get_config_value("DEFAULT_STDOUT_CALLBACK")).rpartition(".")[2]
-    indented = " " * (len(text) - len(text.lstrip(" "))) + clean(text, 1000)
-    display.display(indented, stderr=callback not in LINE_CALLBACKS)
+    # Two blanks or more are an indent, or align the columns of a table.
+    parts = [part if part.isspace() else clean(part, 1000) for part in re.split("(  +)", text)]
+    display.display("".join(parts), stderr=callback not in LINE_CALLBACKS)
 
 
 def is_lost_connection(exc: BaseException | None) -> bool:
-    """Whether an error, or one that led to it, says that the host cannot be reached."""
+    """Whether the error, or one of its causes, means that the host cannot be reached."""
     for _dummy in range(8):
         if exc is None:
             return False
@@ -60,39 +62,39 @@ def is_lost_connection(exc: BaseException | None) -> bool:
 
 
 class Slice(t.NamedTuple):
-    """How a slice ended. Exactly one of answered, failed and interrupted is true."""
+    """The result of one call. Exactly one of answered, failed and interrupted is true."""
 
     result: Result
-    # The module returned what it returns when it worked, or its own account of a failure.
+    # The module returned its result, which may be a failure that it describes itself.
     answered: bool = False
-    # Running it again would not help; the result is the task's.
+    # Calling it again would not help: this is the result of the task.
     failed: bool = False
-    # The host was not reachable, or the module was killed: run it again after reconnect().
+    # The host was unreachable or the module was killed: call it again after reconnect().
     interrupted: bool = False
 
 
 class SlicedAction(HostAction, Plugin):
-    """An action plugin for a module of ours. What the host answers is cleaned before Ansible shows anything of it."""
+    """An action plugin for a module of ours. The answer of the host is cleaned before Ansible prints any of it."""
 
     def _parse_returned_data(self, res: Result, *more: t.Any) -> t.Any:
         return super()._parse_returned_data({**res, "stdout": _answer(res.get("stdout") or "")}, *more)
 
 
 def _answer(stdout: str) -> str:
-    """The module's answer with warnings that can be shown, and without what else was printed beside it."""
+    """The module's answer with cleaned warnings, and without anything else that was printed."""
     try:
-        told = json.loads(stdout[stdout.find("{") : stdout.rfind("}") + 1])
+        answer = json.loads(stdout[stdout.find("{") : stdout.rfind("}") + 1])
     except (RecursionError, ValueError):
         return readable(stdout)
-    told.pop("deprecations", None)
-    if "warnings" in told:
-        warnings = told["warnings"]
-        told["warnings"] = [clean(one, 1000) for one in warnings[:20]] if isinstance(warnings, list) else []
-    return json.dumps(told)
+    answer.pop("deprecations", None)
+    if "warnings" in answer:
+        warnings = answer["warnings"]
+        answer["warnings"] = [clean(one, 1000) for one in warnings[:20]] if isinstance(warnings, list) else []
+    return json.dumps(answer)
 
 
 class SlicedModule:
-    """A module of ours on the task's host. Knows its results by a key that each of them has."""
+    """A module of ours on the host of the task. Each result of the module has the given key."""
 
     def __init__(
         self,
@@ -109,10 +111,10 @@ class SlicedModule:
         self._task_vars = task_vars
         self._key = key
         self._clock = clock or Clock()
-        # An earlier slice has run: what does not run now may run again later.
+        # An earlier call worked, so one that does not work now may work again later.
         self._answered = answered
         self._silent_since: float | None = None
-        # When the host was lost and when it answered again, which is None while it does not.
+        # When the host was lost, and when it answered again (None as long as it does not).
         self.interruptions = [{"lost": gap["lost"], "back": gap["back"]} for gap in interruptions]
 
     def run(self, args: t.Mapping[str, t.Any]) -> Slice:
@@ -127,8 +129,8 @@ class SlicedModule:
             if is_lost_connection(exc):
                 result = {"unreachable": True, "msg": str(exc)}
             else:
-                # What a host sends may be more than Ansible can read. That must not end the task, or the run.
-                result = {"failed": True, "msg": f"What the host answered cannot be used: {clean(exc, 300)}"}
+                # Ansible may be unable to read the answer. That must not end the run.
+                result = {"failed": True, "msg": f"The answer of the host cannot be used: {clean(exc, 300)}"}
         if self._key in result:
             self._note_answer()
             return Slice(result, answered=True)
@@ -145,18 +147,18 @@ class SlicedModule:
             self.interruptions[-1]["back"] = iso(self._clock.utc_now())
 
     def _is_broken(self, result: Result) -> bool:
-        """Whether a module that ended without a result will not run later either."""
+        """Whether a module that ended without a result would not work later either."""
         now = self._clock.monotonic()
         self._silent_since = now if self._silent_since is None else self._silent_since
         never_ran = not self._answered and result.get("rc") in COMMAND_NOT_RUN
         return never_ran or now - self._silent_since > SILENT_FAILURE_LIMIT
 
     def reconnect(self, seconds_left: float) -> None:
-        """After an interruption: pause, and have the next slice connect anew."""
+        """After an interruption: pause, and let the next call make a new connection."""
         self._clock.sleep(max(0.0, min(RECONNECT_PAUSE, seconds_left)))
         self._action._connection._shell.tmpdir = None
-        # Not every connection can be reset, and to reset it may be to connect; the next slice tries all the same. What
-        # psrp could not open, it would use after that, unless it is closed.
+        # Not every connection can be reset, and a reset may try to connect; the next call tries again in any case. psrp
+        # has to be closed then, or it would use the connection that could not be opened.
         with contextlib.suppress(Exception):
             try:
                 self._action._connection.reset()

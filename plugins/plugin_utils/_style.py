@@ -4,7 +4,7 @@
 
 # This file is private to the collection: it may change without notice.
 
-"""How the report looks: its colours, for light and dark screens, and its style sheet."""
+"""The style sheet of the report and its colours, for light and dark screens."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@
 
 # This file is private to the collection: it may change without notice.
 
-"""A user's task files: a mistake in one that is included ends the whole run, so it has to be found before."""
+"""Checks the task files of users before the run: a mistake in an included file would end the whole run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ansible_collections.graceful.azure.plugins.module_utils._text import clean,
 
 Json = dict[str, t.Any]
 TASK_FILE = re.compile(r"\.ya?ml$")
-# They take hosts out of the play, and what is drained would be left so.
+# They remove hosts from the play, and drained hosts would not be put back.
 ENDS = ("end_play", "end_host", "end_batch", "end_role")
 ON_THE_CONTROLLER = ("assert", "debug", "fail", "include_vars", "meta", "pause", "set_fact")
 
@@ -37,7 +37,7 @@ def is_file(value: t.Any) -> bool:
 
 
 def folders(variables: t.Mapping[str, t.Any]) -> list[str]:
-    """Where task files are looked for: beside the inventory, above it and beside the playbook, also in tasks/ there."""
+    """Where task files are searched: beside the inventory, above it and beside the playbook, and in tasks/ there."""
     inventory, playbook = variables.get("inventory_dir") or "", variables.get("playbook_dir") or ""
     places = [inventory, os.path.dirname(str(inventory).rstrip("/")) if inventory else "", playbook]
     return list(dict.fromkeys(f"{place}{tail}" for place in places if place for tail in ("", "/tasks")))
@@ -53,8 +53,8 @@ def find(name: str, places: t.Sequence[str]) -> str:
 
 
 def read(path: str, action: ActionBase, probe: bool, known: t.Collection[str] = ()) -> list[str]:
-    """Read a file as Ansible would, and refuse what Ansible would fail at. Returns the variables in which its tasks say
-    what they saw. What includes it is known already."""
+    """Read a file as Ansible would. Raises Unusable for what would fail or would affect other hosts. Returns the names
+    of the registered variables. `known` are the files that include it."""
     loader, play = action._loader, action._task.get_play()
     try:
         given = loader.load_from_file(path)
@@ -64,25 +64,25 @@ def read(path: str, action: ActionBase, probe: bool, known: t.Collection[str] = 
     except AnsibleError as exc:
         raise Unusable(f"which cannot be read: {clean(exc.message, 300)}") from exc
     for task in tasks:
-        _refuse_for_others(task)
+        _check_other_hosts(task)
         if isinstance(task, TaskInclude):
             if probe:
-                raise Unusable("which includes others. The tasks of a probe have to stand in its own file")
+                raise Unusable("which includes other files. All tasks of a probe have to be in its own file")
             _check_included(task, action, {path, *known}, os.path.dirname(path))
         elif probe and not _registered(task) and _bare(task.action) not in ON_THE_CONTROLLER:
             raise Unusable(
-                f"whose task {quoted(task.get_name(), 80)} registers nothing. In a probe each task that looks at "
-                "the host has to: one that did not reach it could otherwise not be told from one that did"
+                f"whose task {quoted(task.get_name(), 80)} registers nothing. In a probe each task that runs on "
+                "the host needs a register: without it nobody knows whether the task reached the host"
             )
     return [name for name in map(_registered, tasks) if name]
 
 
-def _refuse_for_others(task: Task) -> None:
-    """What one host's task would do to the other hosts of the run."""
+def _check_other_hosts(task: Task) -> None:
+    """Raises Unusable for what would affect the other hosts of the run."""
     if task.run_once not in (None, False):
         raise Unusable(
-            f"whose task {quoted(task.get_name(), 80)} has run_once: one host's result would count for all. Write it "
-            "without run_once; what is done elsewhere can have delegate_to"
+            f"whose task {quoted(task.get_name(), 80)} has run_once: one host's result would count for all. "
+            "Remove run_once; a task that runs elsewhere can have delegate_to"
         )
     meta = str(task.args.get("_raw_params")) if _bare(task.action) == "meta" else ""
     if meta in ENDS:
@@ -108,7 +108,7 @@ def _tasks_in(blocks: t.Iterable[t.Any]) -> Iterator[Task]:
 
 
 def _registered(task: Task) -> str:
-    """As it is written: newer versions of ansible-core make something else of it, and take more than a name."""
+    """As it is in the file: newer versions of ansible-core change it, and accept more than a name."""
     name = (task.get_ds() or {}).get("register")
     return name if isinstance(name, str) else ""
 
@@ -118,10 +118,10 @@ def _bare(action: str) -> str:
 
 
 class _NoImports:
-    """Stands in for the variables when a file is only read: ansible-core asks for them at includes and imports."""
+    """Replaces the variable manager while a file is only read: ansible-core uses it for includes and imports."""
 
     def get_vars(self, task: Task, **_unused: t.Any) -> Json:
-        # A mistake in what is imported cannot be found here, and ansible-core before 2.19 ends the run at it.
+        # A mistake in an imported file cannot be found here, and ansible-core before 2.19 ends the run because of it.
         if "import_" in task.action:
             raise Unusable("which imports other files or roles; include them instead")
         return {}

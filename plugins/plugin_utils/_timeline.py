@@ -6,8 +6,8 @@
 
 """The report as one self-contained HTML page: report data in, text out. Pure: no I/O, no Ansible.
 
-The picture has one lane for each event and host on one time axis. A lane is a row of phases: each begins with what
-happened and lasts until the next thing happened. Positions are percentages, so the picture fits every width.
+The picture has one lane for each event and host on one time axis. A lane is a row of phases; a phase lasts until the
+next one begins. Positions are percentages, so the picture fits every width.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from ansible_collections.graceful.azure.plugins.plugin_utils._drill import DRILL
 from ansible_collections.graceful.azure.plugins.plugin_utils._report import Event, Host, Report, read
 from ansible_collections.graceful.azure.plugins.plugin_utils._style import CSS, EVENT_PHASES, HOST_PHASES, THIN
 
-# The narrowest that the time area gets, in pixels: a label that fits there fits everywhere.
+# The smallest width of the time area, in pixels: a label that fits there fits everywhere.
 NARROWEST = 520
 LETTER = 7.6
-# The least width of a phase, in percent, so that none hides another.
+# The smallest width of a phase, in percent, so that no phase hides another.
 LEAST_WIDTH = 1.2
 SHORTEST = 10.0
 MOST_TICKS = 6
@@ -58,7 +58,7 @@ class Phase(t.NamedTuple):
 
 
 class Axis(t.NamedTuple):
-    """Maps times to percent of the time area. What is outside stands at the edge."""
+    """Maps times to percent of the time area. Times outside are at the edge."""
 
     first: float
     last: float
@@ -98,7 +98,7 @@ def page(data: t.Any) -> str:
 
 
 def shown(value: t.Any, longest: int = 1000) -> str:
-    """Text for the page: nothing in it acts."""
+    """Text for the page, cleaned and escaped."""
     return html.escape(clean(value, longest), quote=True)
 
 
@@ -115,7 +115,7 @@ def day(at: float) -> str:
 
 
 def stamp(at: float, near: float | None = None) -> str:
-    """With the date, unless it is the same as that of the other time."""
+    """The time, with its date unless `near` has the same date."""
     written = clock(at) if near is not None and day(near) == day(at) else f"{day(at)}, {clock(at)}"
     return f'<time datetime="{moment(at):%Y-%m-%dT%H:%M:%SZ}">{written}</time>'
 
@@ -190,7 +190,7 @@ def _facts(event: Event) -> list[tuple[str, str]]:
 
 
 def _hosts(report: Report) -> list[str]:
-    """The timeline of those that had something to do, and the names of the others."""
+    """The timeline of the hosts that had something to do, and the names of the others."""
     named = {name for event in report.events for name in event.hosts}
     involved = [host for host in report.hosts if host.timeline or host.events or host.name in named]
     others = [host for host in report.hosts if host not in involved]
@@ -215,7 +215,7 @@ def event_phases(event: Event) -> list[Phase]:
 
 
 def host_phases(host: Host) -> list[Phase]:
-    """Each phase once: a step more of the same phase, or an event more for a host that is out, begins none."""
+    """The phases without repetitions: another step in the same phase, or another event for a drained host, is none."""
     phases: list[Phase] = []
     for at, entry in host.in_time:
         before = phases[-1].what if phases else ""
@@ -226,7 +226,7 @@ def host_phases(host: Host) -> list[Phase]:
 
 
 def axis_of(report: Report, times: t.Sequence[float]) -> Axis:
-    """The time of this run: a wrong clock, or what is left of an earlier run, does not squeeze the picture."""
+    """The time of this run. Moments outside, as from a wrong clock or an earlier run, do not extend it."""
     begin = times[0] if report.run.started is None else report.run.started
     end = times[-1] if report.run.finished is None else report.run.finished
     first = next((time for time in times if begin <= time <= end), begin)
@@ -246,9 +246,9 @@ def _picture(report: Report, hosts: t.Sequence[Host], times: t.Sequence[float]) 
     lanes += [_lane(host.name, host.result, host_phases(host), axis) for host in hosts]
     lanes += [scale] if len(lanes) > 12 else []
     label = f"{count(len(report.events), 'event')} and {count(len(hosts), 'host')} from {clock(axis.first)} to "
-    label += f"{clock(axis.last)} UTC. The table below tells the same."
+    label += f"{clock(axis.last)} UTC. The table below has the same data."
     notes = "What begins at the left edge was earlier. " if times[0] < axis.first else ""
-    notes += "What stands at the right edge was later." if times[-1] > axis.last else ""
+    notes += "What is at the right edge was later." if times[-1] > axis.last else ""
     return (
         '<div class="picture" role="region" tabindex="0" aria-label="Timeline as a picture">'
         f'<div class="lanes" role="img" aria-label="{label}">\n<div class="grid">{grid}</div>\n'
@@ -278,7 +278,7 @@ def _lane(name: str, result: str, phases: t.Sequence[Phase], axis: Axis, limit: 
 
 
 def _edges(phases: t.Sequence[Phase], axis: Axis) -> list[float]:
-    """Where the phases begin, in percent; moved a little where one would hide another."""
+    """The beginnings of the phases in percent, moved a little where one would hide another."""
     edges: list[float] = []
     width = min(LEAST_WIDTH, 100 / max(1, len(phases)))
     for phase in phases:
@@ -321,11 +321,11 @@ def _table(report: Report, hosts: t.Sequence[Host], times: t.Sequence[float]) ->
         groups.append(_group(_name(event, number), event.outcome, "", sorted(rows), near))
     for host in hosts:
         name = host.name if host.vm_name in ("", host.name) else f"{host.name} (in Azure: {host.vm_name})"
-        told: list[tuple[float | None, str, str]] = []
+        moments: list[tuple[float | None, str, str]] = []
         for entry in sorted(host.timeline, key=lambda entry: math.inf if entry.at is None else entry.at):
             which = f" (event {numbers[entry.event_id]})" if len(numbers) > 1 and entry.event_id in numbers else ""
-            told.append((entry.at, entry.what.replace("_", " ") + which, entry.detail))
-        groups.append(_group(name, host.result, host.reason, told, near))
+            moments.append((entry.at, entry.what.replace("_", " ") + which, entry.detail))
+        groups.append(_group(name, host.result, host.reason, moments, near))
     columns = "".join(f'<th scope="col">{name}</th>' for name in ("UTC", "What", "Detail"))
     return f"<table>\n<thead><tr>{columns}</tr></thead>\n" + "\n".join(groups) + "\n</table>"
 

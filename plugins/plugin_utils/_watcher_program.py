@@ -4,7 +4,7 @@
 
 # This file is private to the collection: it may change without notice.
 
-"""Packs the watcher into one file (a zipapp) from the collection that is installed here."""
+"""Packs the watcher into one file (a zipapp) from the collection on the controller."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from ansible_collections.graceful.azure.plugins.module_utils._watcher.program im
 
 sys.exit(main())
 """
-# The same content makes the same file, so that the role changes nothing without need.
+# A fixed time, so that the same content makes the same file and the role changes nothing.
 MOMENT = (1980, 1, 1, 0, 0, 0)
 ANSIBLE = "from ansible.module_utils"
 
 
 def pack(collection: Path = COLLECTION) -> bytes:
-    """The program: everything that runs on hosts, but for what needs Ansible."""
+    """The program: all module_utils that do not import Ansible."""
     sources = {"__main__.py": MAIN}
     for folder in ("", "/graceful", "/graceful/azure", "/graceful/azure/plugins"):
         sources[f"ansible_collections{folder}/__init__.py"] = ""

@@ -4,7 +4,7 @@
 
 # This file is private to the collection: it may change without notice.
 
-"""What the watcher of a host is given: receivers, and what it does on its own. Checked, with secrets apart. Pure."""
+"""The configuration of the watcher of a host: receivers, and its work on its own. Secrets are separate. Pure."""
 
 from __future__ import annotations
 
@@ -20,23 +20,21 @@ from ansible_collections.graceful.azure.plugins.module_utils._text import clean,
 from ansible_collections.graceful.azure.plugins.module_utils._watcher import config as configuration
 from ansible_collections.graceful.azure.plugins.module_utils._watcher.changes import APPEARED, BACK, CHANGES
 from ansible_collections.graceful.azure.plugins.module_utils._watcher.metrics import FILE
+from ansible_collections.graceful.azure.plugins.plugin_utils._options import validated
 from ansible_collections.graceful.azure.plugins.plugin_utils._settings import CONNECTION, Settings, WrongSetting
-from ansible_collections.graceful.azure.plugins.plugin_utils._webhooks import checked
 
 Json = dict[str, t.Any]
-DRAIN_NOT_SET = (
-    "graceful_drain_steps is not set: a host on its own has to know how it is drained. [] says that nothing has to be."
-)
+DRAIN_NOT_SET = "graceful_drain_steps is not set: a host on its own needs it. [] means that nothing has to be drained."
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 PARTS: t.Mapping[str, tuple[str, str, t.Callable[[str], type[Kind]]]] = {
     "drain_steps": ("drain", "Drain step", _drains.load),
     "checkpoint": ("checkpoint", "Checkpoint", _checkpoints.load),
 }
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,40}")
-_LAUNCH = re.compile(r".*/(workflow_)?job_templates/[^/]+/launch/")
+_LAUNCH = re.compile(r"[^?#]*/(workflow_)?job_templates/[^/]+/launch/([?#]|$)")
 
 RECEIVER_OPTIONS: dict[str, Json] = {
-    "name": {"description": "What it is called; letters, digits, `.`, `-` and `_`. Required.", "type": "str"},
+    "name": {"description": "What it is called; letters, digits, `.`, `-` and `_`.", "type": "str", "required": True},
     "kind": {
         "description": "`cloudevents` posts the message to a webhook or event stream of Event-Driven Ansible, or to "
         "any URL. `awx` launches a job template with the message as the extra variable `graceful_event`.",
@@ -45,10 +43,11 @@ RECEIVER_OPTIONS: dict[str, Json] = {
         "default": configuration.CLOUDEVENTS,
     },
     "url": {
-        "description": "Where to post to. Required. For `awx` the address that launches, such as "
+        "description": "Where to post to. For `awx` the address that launches, such as "
         "`https://awx.example.com/api/v2/job_templates/42/launch/` or, behind a gateway, "
         "`https://aap.example.com/api/controller/v2/job_templates/42/launch/`.",
         "type": "str",
+        "required": True,
         "no_log": True,
     },
     "token": {"description": "Sent as a Bearer token.", "type": "str", "no_log": True},
@@ -99,7 +98,7 @@ class Prepared(t.NamedTuple):
 
 def receivers(given: t.Any) -> tuple[list[Json], Json, list[str]]:
     """The receivers without their secrets, the secrets by name, and warnings. Raises WrongSetting, which quotes no
-    value: they may be secret."""
+    value, because it may be secret."""
     if not isinstance(given, (list, tuple)):
         raise WrongSetting("watcher_receivers has to be a list.")
     plain: list[Json] = []
@@ -107,9 +106,7 @@ def receivers(given: t.Any) -> tuple[list[Json], Json, list[str]]:
     warnings: list[str] = []
     for number, item in enumerate(given):
         where = f"watcher_receivers[{number}]"
-        mistake, receiver = _receiver(item)
-        if mistake:
-            raise WrongSetting(f"{where} {mistake}")
+        receiver = _receiver(item, where)
         name = receiver["name"]
         if name in secrets:
             raise WrongSetting(f"{where} has the same name as another one, {quoted(name)}.")
@@ -121,26 +118,25 @@ def receivers(given: t.Any) -> tuple[list[Json], Json, list[str]]:
     return plain, secrets, warnings
 
 
-def _receiver(item: t.Any) -> tuple[str, Json]:
-    """What is wrong with a receiver, to be read after its place; and the receiver, if nothing is."""
-    mistake, receiver = checked(item, RECEIVER_OPTIONS, "a name and a url")
-    if mistake:
-        return mistake, {}
+def _receiver(item: t.Any, where: str) -> Json:
+    receiver = validated(item, RECEIVER_OPTIONS, where)
     awx = receiver["kind"] == configuration.AWX
     receiver["changes"] = receiver["changes"] or ([APPEARED, BACK] if awx else list(CHANGES))
     receiver["events"] = receiver["events"] or (configuration.AFFECTED if awx else configuration.ALL)
     receiver["headers"] = {str(key): str(value) for key, value in (receiver["headers"] or {}).items()}
-    return _mistake(receiver), receiver
+    mistake = _mistake(receiver)
+    if mistake:
+        raise WrongSetting(f"{where}: {mistake}")
+    return receiver
 
 
 def _mistake(receiver: Json) -> str:
-    if not _NAME.fullmatch(receiver["name"] or ""):
-        return "needs a name of letters, digits, '.', '-' and '_', up to 41."
-    if not receiver["url"]:
-        return "has no url."
+    name_is_right = _NAME.fullmatch(receiver["name"])
+    launches = receiver["kind"] != configuration.AWX or _LAUNCH.match(receiver["url"])
     header = {receiver["hmac_header"]: receiver["hmac_prefix"]}
     token = {"Authorization": receiver["token"] or ""}
-    mistake = check.first(
+    return check.first(
+        "" if name_is_right else "name has to be letters, digits, '.', '-' and '_', up to 41 characters.",
         check.http_url("url", receiver["url"]),
         check.positive("timeout", receiver["timeout"], 600),
         check.headers("headers", receiver["headers"]),
@@ -148,12 +144,8 @@ def _mistake(receiver: Json) -> str:
         # As it is a header, its value is not quoted.
         "token has to be one line of text." if check.headers("token", token) else "",
         "" if (receiver["ca_file"] or "/").startswith("/") else "ca_file has to be an absolute path.",
+        "" if launches else "for kind awx, url has to end with /job_templates/NUMBER/launch/.",
     )
-    if mistake:
-        return f"has a mistake: {mistake}"
-    if receiver["kind"] == configuration.AWX and not _LAUNCH.fullmatch(urlsplit(receiver["url"]).path):
-        return "is of kind awx: its url has to end with /job_templates/NUMBER/launch/."
-    return ""
 
 
 def _is_open(receiver: Json) -> bool:
@@ -161,11 +153,11 @@ def _is_open(receiver: Json) -> bool:
     return parts.scheme == "http" and parts.hostname not in LOOPBACK and bool(receiver["token"] or receiver["headers"])
 
 
-# ---- on its own
+# ---- what the host does on its own
 
 
 def sample_events() -> list[Json]:
-    """An event of each type, and no two fields alike: what differs between them depends on the event."""
+    """An event of each type, with different values in all fields: a setting that differs depends on the event."""
     return [
         {
             **{name: f"{name}-{kind}" for name in EVENT_FIELDS},
@@ -179,34 +171,34 @@ def sample_events() -> list[Json]:
 
 
 def settings_mistakes(settings: Settings, on_its_own: bool) -> list[str]:
-    """What has to be mended before the watcher can be installed."""
+    """The mistakes because of which the watcher cannot be installed."""
     if on_its_own:
         return settings.messages + [DRAIN_NOT_SET] * settings.drain_not_set
     return settings.connection_messages
 
 
 def on_its_own(variants: t.Sequence[Settings], groups: t.Sequence[str], approve: bool) -> tuple[Json, Json, list[str]]:
-    """What the host does on its own, its secrets, and what it cannot do. There is a variant for each sample event."""
+    """What the host does on its own, its secrets, and what it cannot do. `variants`: the settings for each sample."""
     values = variants[0].values
     secrets: Json = {}
     not_covered: list[str] = []
     covered: dict[str, list[Json]] = {}
     for key, (phase, noun, _load) in PARTS.items():
         covered[key] = []
-        shown = {item["name"]: item for item in values[key].shown}
+        masked = {item["name"]: item for item in values[key].masked}
         for item, secret, reason in _judged(key, variants):
             if reason:
                 not_covered.append(f"{noun} {quoted(item['name'])} ({item['kind']}): {reason}.")
                 continue
-            covered[key].append(shown[item["name"]])
+            covered[key].append(masked[item["name"]])
             if secret is not None:
                 secrets[f"{phase}/{item['name']}"] = secret
     if all(one.values["health"] == values["health"] for one in variants):
         secrets.update(values["health"].secrets)
-        health = values["health"].shown
+        health = values["health"].masked
     else:
         health = []
-        not_covered.append("Health checks: they depend on the event, and on its own a host knows no templates.")
+        not_covered.append("Health checks: they depend on the event, and a host on its own cannot evaluate templates.")
     why_not = _why_no_approval(values, [one for one in not_covered if one.startswith("Drain")]) if approve else ""
     if why_not:
         not_covered.append(f"Approval: {why_not}.")
@@ -222,23 +214,23 @@ def on_its_own(variants: t.Sequence[Settings], groups: t.Sequence[str], approve:
 
 
 def _judged(key: str, variants: t.Sequence[Settings]) -> t.Iterator[tuple[Json, t.Any, str]]:
-    """Each step or checkpoint, in order, with its secret, and why the host cannot do it on its own."""
+    """Each step or checkpoint, in order, with its secret, and the reason if the host cannot do it on its own."""
     phase, _noun, load = PARTS[key]
     parts = [
         {item["name"]: (item, part.secrets.get(f"{phase}/{item['name']}")) for item in part.items}
         for part in (one.values[key] for one in variants)
     ]
-    # Where an item differs, it is the first one.
+    # The first of items that differ.
     first = {name: found for part in reversed(parts) for name, found in part.items()}
     for name in dict.fromkeys(name for part in parts for name in part):
         item, secret = first[name]
         reason = ""
         if load(item["kind"]).by_controller:
-            reason = "the controller takes it"
+            reason = "the controller takes this step"
         elif item["options"].get("to") == "controller":
-            reason = "it is copied to the controller"
+            reason = "its archive is copied to the controller"
         elif any(part.get(name) != (item, secret) for part in parts):
-            reason = "it depends on the event, and on its own a host knows no templates"
+            reason = "it depends on the event, and a host on its own cannot evaluate templates"
         yield item, secret, reason
 
 
@@ -254,13 +246,13 @@ def _why_no_approval(values: Json, steps: t.Sequence[str]) -> str:
 
 def prepared(host: str, options: Json, variants: t.Sequence[Settings], groups: t.Sequence[str]) -> Prepared:
     """The two files of a host. Raises WrongSetting."""
-    told, hidden, warnings = receivers(options["receivers"])
+    plain, hidden, warnings = receivers(options["receivers"])
     values = variants[0].values
-    own: Json | None = None
-    steps: Json = {}
+    work: Json | None = None
+    step_secrets: Json = {}
     not_covered: list[str] = []
     if options["on_its_own"]:
-        own, steps, not_covered = on_its_own(variants, groups, options["approve_alone"])
+        work, step_secrets, not_covered = on_its_own(variants, groups, options["approve_alone"])
     metrics_dir = options["metrics_dir"].rstrip("/")
     config: Json = {
         "version": configuration.VERSION,
@@ -268,7 +260,7 @@ def prepared(host: str, options: Json, variants: t.Sequence[Settings], groups: t
         "metrics_file": f"{metrics_dir}/{FILE}" if metrics_dir else "",
         **{key: options[key] for key in ("state_dir", "poll_interval", "spool_max", "secrets_file")},
         **{key: values[key] for key in CONNECTION},
-        "receivers": told,
-        "on_its_own": own,
+        "receivers": plain,
+        "on_its_own": work,
     }
-    return Prepared(config, {"receivers": hidden, "steps": steps}, not_covered, warnings)
+    return Prepared(config, {"receivers": hidden, "steps": step_secrets}, not_covered, warnings)

@@ -4,7 +4,7 @@
 
 # This file is private to the collection: it may change without notice.
 
-"""The message to a webhook, in each format. Text is plain: no markup of event text counts anywhere. Pure: no I/O."""
+"""The message to a webhook, in each format. All text is plain: markup in it has no effect. Pure: no I/O."""
 
 from __future__ import annotations
 
@@ -55,13 +55,13 @@ def _lines(report: Report, occasion: str, event_ids: t.Sequence[str]) -> list[st
 
 
 def _sentence(event: Event, occasion: str) -> str:
-    """What is planned, as long as nothing was done; what became of it afterwards."""
-    said = (event.reason, event.message) if occasion in ("noticed", "deferred") else (event.message, event.reason)
-    return said[0] or said[1] or f"{event.event_type} of {listed(event.hosts)}"
+    """The plan as long as nothing was done, afterwards the result."""
+    texts = (event.reason, event.message) if occasion in ("noticed", "deferred") else (event.message, event.reason)
+    return texts[0] or texts[1] or f"{event.event_type} of {listed(event.hosts)}"
 
 
 def _plain(text: str) -> str:
-    """Text that every chat shows as it is: no mention of everybody, no link, no control character."""
+    """Text that no chat interprets: no mention of everybody, no link, no control character."""
     text = clean(text)
     for letter, harmless in (("<", "\u2039"), (">", "\u203a"), ("@", "\uff20")):
         text = text.replace(letter, harmless)
@@ -74,7 +74,7 @@ def _joined(lines: t.Sequence[str]) -> str:
 
 
 def _slack(headline: str, lines: t.Sequence[str]) -> Json:
-    """Blocks of plain text; Slack shows `text` in notifications only."""
+    """Blocks of plain text. Slack uses `text` in notifications only."""
     blocks = [("header", headline), ("section", _joined(lines))]
     return {
         "text": _joined([headline, *lines]),
@@ -86,7 +86,7 @@ def _slack(headline: str, lines: t.Sequence[str]) -> Json:
 
 
 def _teams(headline: str, lines: t.Sequence[str]) -> Json:
-    """An Adaptive Card. A TextRun shows its text as it is; a TextBlock would take it for Markdown."""
+    """An Adaptive Card. A TextRun shows plain text, a TextBlock would interpret Markdown."""
     runs = [{"type": "TextRun", "text": headline, "weight": "Bolder", "size": "Medium"}]
     runs += [{"type": "TextRun", "text": line} for line in _joined(lines).split("\n")]
     card = {
@@ -105,20 +105,20 @@ def _pagerduty(key: str, report: Report, occasion: str, event_id: str, headline:
     if occasion == "restored":
         return {**body, "event_action": "resolve"}
     event = next((one for one in report.events if same_id(one.event_id) == same_id(event_id)), None)
-    said = _lines(report, occasion, [event_id]) if event is None else [_plain(_sentence(event, occasion))]
+    lines = _lines(report, occasion, [event_id]) if event is None else [_plain(_sentence(event, occasion))]
     hosts = [host.name for host in report.hosts if event_id in host.events] if event is None else event.hosts
     return {
         **body,
         "event_action": "trigger",
         "payload": {
-            "summary": f"{headline}: {said[0]}"[:1024],
+            "summary": f"{headline}: {lines[0]}"[:1024],
             "source": _plain(listed(hosts) if hosts else report.run.run_name) or "graceful.azure",
             "severity": "info" if report.drill else SEVERITIES[occasion],
             "class": _plain(event.event_type) if event else "maintenance",
             "custom_details": {
                 "event_id": event_id,
                 "hosts": [_plain(name) for name in hosts],
-                "reasons": [_plain(line) for line in event.holds] if event else said,
+                "reasons": [_plain(line) for line in event.holds] if event else lines,
                 "run": _plain(report.run.run_name),
                 "drill": report.drill,
             },

@@ -22,7 +22,7 @@ from ansible_collections.graceful.azure.tests.cycle.harness import HERE, Fleet, 
 
 Json = dict[str, t.Any]
 CONSENT = ("-e", "graceful_drill_consent=yes")
-SHARE = "graceful_min_available does not let all targets leave at once"
+SHARE = "graceful_min_available does not allow all targets to be drained at once"
 
 PREPARE = """
 - name: Prepare
@@ -144,7 +144,7 @@ class TestPrepare:
     def test_tags_that_would_leave_something_out_are_refused(self, fleet: Fleet, tags: tuple[str, str]) -> None:
         run = fleet.run(*tags, playbook="prepare")
         assert run.status == 2, run.output[-4000:]
-        assert "would leave parts of the preparation out" in run.output
+        assert "would skip parts of the preparation" in run.output
         assert asked(fleet) == set()
 
     def test_one_call_for_each_host(self, fleet: Fleet) -> None:
@@ -327,7 +327,7 @@ class TestDrill:
         run = drilled.run(*CONSENT, playbook="drill")
         check_not_begun(drilled, run)
         assert "group 'web' would have 0 of 3 hosts available, 2 are required" in run.output
-        assert "These fit: -e graceful_drill_targets=web1." in run.output
+        assert "These can be: -e graceful_drill_targets=web1." in run.output
         run = drilled.run(*CONSENT, "-e", "graceful_drill_targets=web2", playbook="drill")
         assert run.status == 0, run.output[-4000:]
         assert [drilled.log(host) != [] for host in drilled.names] == [False, True, False]

@@ -333,7 +333,7 @@ def test_a_later_run_takes_over_and_does_nothing_twice(stage: Stage) -> None:
 def test_tasks_that_nobody_defines_any_more_are_not_undone_on_the_word_of_the_record(stage: Stage) -> None:
     outcome = stage.outcome(LOST_STEP)
     assert not outcome.reports[2]["ready"]
-    assert "not among the steps any more. Define it again" in outcome.reports[2]["reason"]
+    assert "no longer one of the host's steps. Add it again" in outcome.reports[2]["reason"]
     assert outcome.reports[3]["ready"], outcome.reports[3]["reason"]
     assert not outcome.did
 

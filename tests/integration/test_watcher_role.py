@@ -133,9 +133,9 @@ def test_on_its_own_it_gets_what_a_run_would_use_and_says_what_is_not_covered(ma
         graceful_policy=[{"action": "drain_and_approve"}],
     )
     for line in (
-        "Drain step 'balancers' (haproxy): the controller takes it.",
+        "Drain step 'balancers' (haproxy): the controller takes this step.",
         "Drain step 'note' (command): it depends on the event",
-        "Checkpoint 'state' (paths): it is copied to the controller.",
+        "Checkpoint 'state' (paths): its archive is copied to the controller.",
         "Approval: 2 drain steps cannot be taken without a controller.",
     ):
         assert line in done["output"]
@@ -170,7 +170,7 @@ def test_it_may_approve_alone_if_everything_is_covered(machine: Machine) -> None
         ({"watcher_python": "/usr/bin/python-of-nobody"}, "python-of-nobody"),
         ({"watcher_receivers": {}}, "watcher_receivers has to be a list"),
         ({"watcher_receivers": [{"name": "a", "uri": SECRET}]}, "has the key 'uri', which is not known"),
-        ({"watcher_receivers": [{"name": "../a", "url": "https://a"}]}, "needs a name of letters"),
+        ({"watcher_receivers": [{"name": "../a", "url": "https://a"}]}, "name has to be letters"),
         ({"watcher_receivers": [{"name": "a", "url": SECRET}]}, "url has to be a URL of http or https"),
         (
             {"watcher_receivers": [{"name": "a", "url": "https://a", "token": f"{SECRET}\n"}]},
@@ -182,7 +182,10 @@ def test_it_may_approve_alone_if_everything_is_covered(machine: Machine) -> None
             "ca_file has to be an absolute",
         ),
         ({"watcher_receivers": [{"name": "a", "url": "https://a"}] * 2}, "has the same name as another one"),
-        ({"watcher_receivers": [{"name": "a", "url": "https://a", "changes": [SECRET]}]}, "has a mistake in changes"),
+        (
+            {"watcher_receivers": [{"name": "a", "url": "https://a", "changes": [SECRET]}]},
+            "changes has to be a list in which each",
+        ),
     ],
 )
 def test_what_cannot_be_used_is_said_before_anything_changes(machine: Machine, variables: Json, message: str) -> None:

@@ -86,8 +86,8 @@ def test_task_files_are_taken_from_what_the_user_has_written(
 @pytest.mark.parametrize(
     ("items", "find", "words"),
     [
-        ([], found, "not among the steps any more"),
-        ([{**BALANCED, "name": "queue"}], found, "not among the steps any more"),
+        ([], found, "no longer one of the host's steps"),
+        ([{**BALANCED, "name": "queue"}], found, "no longer one of the host's steps"),
         ([OWN], missing, "its file which is not there"),
     ],
 )
@@ -213,7 +213,7 @@ def test_a_balancer_that_was_not_out_any_more_does_not_verify() -> None:
 @pytest.mark.parametrize("given", [None, "x", {}, {"result": {}}, {"until": "1019.9", "result": {}}])
 def test_an_answer_to_another_request_is_none(given: t.Any) -> None:
     told = controller.answer(described(asked(OWN, "do"), OWN), given)
-    assert (told["ok"], told["message"]) == (False, "the controller did not come to it")
+    assert (told["ok"], told["message"]) == (False, "the controller did not take the step in time")
 
 
 @pytest.mark.parametrize("result", [{"failed": True, "timedout": {"period": 5}}, {"failed": True, "late": True}])
@@ -227,7 +227,7 @@ def test_a_condition_that_is_none_is_found_before_anything_runs(probe: t.Any) ->
     items = [{"name": "queue", "kind": "tasks", "options": {"do": "do.yml", "probe": probe, "undo_probe": None}}]
     (said,) = controller.mistakes(items, lambda name, _probe: (name, []), "Drain step")
     assert said.startswith("Drain step 'queue' (tasks): probe is ")
-    assert "which is no condition" in said
+    assert "which is not a condition" in said
 
 
 @pytest.mark.parametrize(

@@ -200,9 +200,9 @@ def test_a_flood_is_cut() -> None:
         ({"unreachable": True, "msg": "no route\x1b[2J"}, False, "no route?[2J"),
         ({"failed": True, "msg": "{{ 1 + 1 }}"}, True, "{ { 1 + 1 }}"),
         ({"failed": True, "module_stderr": "Killed", "module_stdout": ""}, True, "Killed"),
-        ({"report": "ready", "observation": {}}, True, "it gave no reason"),
-        ({"report": {"state": "ready"}}, True, "it gave no reason"),
-        ({}, True, "it gave no reason"),
+        ({"report": "ready", "observation": {}}, True, "no reason was given"),
+        ({"report": {"state": "ready"}}, True, "no reason was given"),
+        ({}, True, "no reason was given"),
     ],
 )
 def test_what_is_no_answer_is_never_taken_for_one(result: Json, reachable: bool, error: str) -> None:

@@ -169,11 +169,11 @@ def test_what_speaks_against_a_drill_of_web2(seen: dict[str, Json], said: str) -
 @pytest.mark.parametrize(
     ("least", "targets", "lost", "advice"),
     [
-        ({"web": 2}, "web1,web2", (), "These fit: -e graceful_drill_targets=web1"),
-        ({"web": 1}, "web3,web2,web1", (), "These fit: -e graceful_drill_targets=web3,web2"),
-        ("100%", "web2", (), "None of them may leave now"),
+        ({"web": 2}, "web1,web2", (), "These can be: -e graceful_drill_targets=web1"),
+        ({"web": 1}, "web3,web2,web1", (), "These can be: -e graceful_drill_targets=web3,web2"),
+        ("100%", "web2", (), "None of them can be now"),
         ({"web": 2}, "web1", (), ""),
-        ({"web": 2}, "web1", ("web3",), "None of them may leave now"),
+        ({"web": 2}, "web1", ("web3",), "None of them can be now"),
         ({"db": 2}, "web1,web2,web3", (), ""),
     ],
 )
@@ -213,7 +213,7 @@ def test_nothing_else_is_a_drill(given: t.Any) -> None:
 
 def test_a_host_cannot_say_that_this_is_a_drill() -> None:
     told, _control = begun(plan(), READY, ANNOUNCED)
-    with pytest.raises(WrongSetting, match="A host tells a fact that is called graceful_drill"):
+    with pytest.raises(WrongSetting, match="A host returns a fact with the name graceful_drill"):
         under_way({"graceful_drill": told, "ansible_facts": {"graceful_drill": told}})
 
 
@@ -230,7 +230,7 @@ def test_a_host_cannot_say_that_this_is_a_drill() -> None:
     ],
 )
 def test_an_emulator_that_does_not_say_where_it_listens_ends_the_drill(ready: t.Any) -> None:
-    with pytest.raises(WrongSetting, match="The emulator on web1 does not say where it listens"):
+    with pytest.raises(WrongSetting, match="The emulator on web1 does not return its addresses"):
         begun(plan(), ready, ANNOUNCED)
 
 

@@ -8,8 +8,8 @@ import typing as t
 import pytest
 from ansible_collections.graceful.azure.plugins.plugin_utils._host_settings import (
     api_version,
-    in_words_of_inventory,
     why_not_asked,
+    with_variable_names,
 )
 from ansible_collections.graceful.azure.plugins.plugin_utils._settings import read_settings
 
@@ -56,5 +56,7 @@ def test_a_host_is_not_asked_if_it_is_written_wrong_where_or_how(name: str, valu
 def test_errors_name_the_variables_of_the_inventory() -> None:
     error = "http://127.0.0.1:1 cannot be reached. Is this an Azure VM, and is endpoint right?"
     told: t.Any = {"observation": {"error": error}, "report": {"message": None}}
-    assert in_words_of_inventory(told)["observation"]["error"].endswith("and is graceful_endpoint right?")
-    assert in_words_of_inventory({"observation": None, "report": None}) == {"observation": None, "report": None}
+    assert with_variable_names(told)["observation"]["error"].endswith("and is graceful_endpoint right?")
+    told["observation"]["error"] = "is endpoint right?"
+    assert with_variable_names(told, "drain_")["observation"]["error"] == "is drain_endpoint right?"
+    assert with_variable_names({"observation": None, "report": None}) == {"observation": None, "report": None}

@@ -40,7 +40,7 @@ def judged(answers: t.Mapping[str, Json], groups: t.Collection[str] = (), **inst
         (answer({"failed": True, "msg": "Connection refused."}), "Connection refused."),
         (answer(seen={"error": "The service says no.", "events": None}), "The service says no."),
         (answer(seen={"vm_name": None}), "Set graceful_vm_name"),
-        (answer(seen={"clock_offset": None}), "does not tell its time"),
+        (answer(seen={"clock_offset": None}), "does not return its time"),
         (answer(seen={"clock_offset": 31.0}), "31 s behind"),
         (answer(seen={"clock_offset": -90.0}), "90 s ahead"),
         (answer(report={"state": "failed", "message": "Run it with become."}), "(graceful_record_dir): Run it"),
@@ -73,7 +73,7 @@ def test_a_host_without_the_library_is_ready_and_told_what_to_do_about_it() -> N
     assert library_is_missing(without)
     assert not library_is_missing(answer())
     assert not library_is_missing(answer({"unreachable": True}))
-    seen = "python3-requests was installed, but that Python does not see it. Install requests for that Python."
+    seen = "python3-requests was installed, but for another Python. Install requests for this Python."
     found = judged({"web1": without, "web2": answer(seen={"vm_name": "web_2"})}, web1=seen, web2="not needed")
     assert found["problems"] == {}
     said = f"Warning: web1: {MISSING} {seen} Only the three modules scheduled_… need it."
@@ -84,8 +84,8 @@ def test_hosts_that_share_an_azure_name_are_told_so() -> None:
     found = judged(
         {"web1": answer(), "web2": answer(seen={"vm_name": "WEB_0"}), "web3": answer(seen={"vm_name": None})}
     )
-    assert "is that of web2, too" in found["problems"]["web1"][0]
-    assert "is that of web1, too" in found["problems"]["web2"][0]
+    assert "the same Azure name as web2" in found["problems"]["web1"][0]
+    assert "the same Azure name as web1" in found["problems"]["web2"][0]
     assert len(found["problems"]["web3"]) == 1
 
 

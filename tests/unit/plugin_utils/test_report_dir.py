@@ -89,8 +89,8 @@ def test_no_archive_is_removed_by_way_of_a_link_or_another_directory(tmp_path: P
 
 def test_what_was_told_is_read_back(tmp_path: Path) -> None:
     told = {"a": {"noticed": "2026-09-19T18:00:00Z"}}
-    report_dir.write_told(str(tmp_path / "made"), told)
-    assert report_dir.read_told(str(tmp_path / "made")) == told
+    report_dir.write_sent(str(tmp_path / "made"), told)
+    assert report_dir.read_sent(str(tmp_path / "made")) == told
     assert names(tmp_path / "made") == ["told.json"]
 
 
@@ -98,7 +98,7 @@ def test_what_was_told_is_read_back(tmp_path: Path) -> None:
 def test_what_cannot_be_read_was_not_told(tmp_path: Path, content: bytes | None) -> None:
     if content is not None:
         (tmp_path / "told.json").write_bytes(content)
-    assert report_dir.read_told(str(tmp_path)) == {}
+    assert report_dir.read_sent(str(tmp_path)) == {}
 
 
 def test_azure_names_are_added_to_those_that_are_known(tmp_path: Path) -> None:

@@ -28,11 +28,17 @@ def test_each_role_hears_of_its_own_steps() -> None:
     assert role_report("checkpoint", told())["steps"] == STEPS[1:]
 
 
-@pytest.mark.parametrize("state", ["failed", "working", "next", "held_by_other_run", "gone", "skipped"])
+@pytest.mark.parametrize("state", ["failed", "next", "held_by_other_run", "gone", "skipped"])
 @pytest.mark.parametrize(("role", "key"), [("drain", "ready"), ("checkpoint", "ready"), ("restore", "restored")])
 def test_what_did_not_come_to_its_end_is_not_done(role: str, key: str, state: str) -> None:
     report = role_report(role, told(state, "why"))
     assert (report[key], report["reason"]) == (False, "why")
+
+
+@pytest.mark.parametrize("state", ["working", "waiting"])
+def test_what_is_not_finished_in_time_is_not_done_and_says_so(state: str) -> None:
+    report = role_report("restore", told(state, "waits until it is over"))
+    assert (report["restored"], report["reason"]) == (False, "Not finished in time: waits until it is over")
 
 
 def test_a_host_that_did_not_answer_is_not_done_and_says_why() -> None:

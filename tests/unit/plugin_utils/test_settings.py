@@ -17,6 +17,7 @@ from ansible_collections.graceful.azure.plugins.plugin_utils._settings import (
     Items,
     Settings,
     misspelt,
+    misspelt_for_role,
     read_settings,
 )
 
@@ -91,7 +92,7 @@ def test_what_cannot_be_evaluated_is_a_mistake_and_never_a_default_that_nobody_h
 
     settings = read_settings({f"graceful_{key}": "{{ shop }}"}, undefined, EVERYWHERE)
     assert settings.mistakes == {
-        f"graceful_{key}": f"graceful_{key} cannot be evaluated: 'shop' is undefined {{ {{ 1 }}}}"
+        f"graceful_{key}": f"graceful_{key} cannot be evaluated: 'shop' is undefined {{ {{ 1 }}}}."
     }
 
 
@@ -99,7 +100,7 @@ def test_what_cannot_be_evaluated_is_a_mistake_and_never_a_default_that_nobody_h
 def test_what_a_host_tells_as_a_fact_is_no_setting(key: str) -> None:
     name, value = f"graceful_{key}", [] if (default := SETTINGS[key].default) is None else default
     told = read_settings({name: value, "ansible_facts": {name: value}}, lambda given: given, EVERYWHERE)
-    assert "was told by the host itself" in told.mistakes[name]
+    assert "is a fact that the host returned" in told.mistakes[name]
     # A variable that goes before the fact counts.
     written = read_settings({name: value, "ansible_facts": {name: "other"}}, lambda given: given, EVERYWHERE)
     assert written.mistakes == {}
@@ -232,7 +233,7 @@ def test_other_names_are_none_of_our_business(name: str) -> None:
     [
         ("graceful_drain_step", "Is graceful_drain_steps meant?"),
         ("graceful_polcy", "Is graceful_policy meant?"),
-        ("graceful_zzzz", "The guide has the list"),
+        ("graceful_zzzz", "docs/maintenance.md lists all variables"),
     ],
 )
 def test_a_name_that_does_not_exist_is_said_with_the_nearest_one(name: str, hint: str) -> None:
@@ -265,6 +266,28 @@ def test_an_empty_list_of_steps_is_a_choice_and_a_missing_one_is_none() -> None:
     assert read(drain_steps="").drain_not_set, "a template or a survey that comes to nothing"
     assert not read(drain_steps=[]).drain_not_set
     assert not read(drain_steps=[{}]).drain_not_set, "it is wrong, which is said"
+
+
+@pytest.mark.parametrize(
+    ("role", "name", "meant"),
+    [
+        ("drain", "drain_stpes", "drain_steps"),
+        ("checkpoint", "checkpoint_item", "checkpoint_items"),
+        ("restore", "restore_healt", "restore_health"),
+        ("prepare", "prepare_endpont", "prepare_endpoint"),
+        ("watcher", "watcher_recievers", "watcher_receivers"),
+    ],
+)
+def test_a_misspelt_variable_of_a_role_is_said_unless_the_right_one_is_set(role: str, name: str, meant: str) -> None:
+    default = {"prepare_endpoint": ""}.get(meant, [])
+    (said,) = misspelt_for_role(role, {name: ["x"], meant: default})
+    assert said == f"{name} is set, but there is no such variable. Is {meant} meant?"
+    assert misspelt_for_role(role, {name: ["x"], meant: ["x"]}) == []
+
+
+def test_other_variables_with_the_prefix_of_a_role_are_left_alone() -> None:
+    other = {"drain_report": {}, "drain_notes": "", "drain_events": [], "drain_event": {"event_id": "E"}, 5: 6}
+    assert misspelt_for_role("drain", {**other, "drain_steps": []}) == []  # type: ignore[dict-item]
 
 
 # Steps, checkpoints and health checks
@@ -328,6 +351,13 @@ WRONG: list[tuple[t.Any, str]] = [
     ([{"name": "x", "kind": "services", "services": []}], "services has to be a list of texts"),
     ([{**OWN, "do": "rm -rf /"}], "do has to be a task file"),
     ([{"name": "x", "kind": "tasks", "do": "do.yml"}], "missing required arguments: probe"),
+    ([{**BALANCED, "backend": None}], "missing required arguments: backend"),
+    ([{**HEALTH, "threshold": "many"}], "Drain step 'balancer' (health_probe): threshold has to be a number."),
+    (
+        [{"name": "x", "kind": "connections", "ports": ["http"]}],
+        "ports has to be a list in which each entry is a",
+    ),
+    ([{**BALANCED, "sockets": [{"host": "lb1"}]}], "each entry is a dictionary with host, socket."),
 ]
 
 
@@ -414,19 +444,19 @@ def test_a_step_that_a_windows_host_can_carry_out_is_accepted(key: str, item: Js
 @pytest.mark.parametrize(
     ("platform", "key", "item", "said"),
     [
-        (WINDOWS, "drain_steps", {"kind": "patroni"}, "which a Windows host cannot do. Kinds for it are: command"),
-        (WINDOWS, "drain_steps", {"kind": "pacemaker"}, "which a Windows host cannot do"),
-        (WINDOWS, "drain_steps", CACHE, "which a Windows host cannot do"),
-        (WINDOWS, "checkpoint", {"kind": "postgresql"}, "cannot do. Kinds for it are: command, paths, tasks."),
-        (WINDOWS, "checkpoint", {"kind": "redis"}, "which a Windows host cannot do"),
-        (LINUX, "drain_steps", {"kind": "iis", "sites": ["a"]}, "has the kind iis, which a Linux host cannot do"),
-        (LINUX, "drain_steps", {"kind": "failover_cluster"}, "which a Linux host cannot do"),
-        (WINDOWS, "drain_steps", {"kind": "services", "services": ["a"], "use": "systemd"}, "use is not for"),
+        (WINDOWS, "drain_steps", {"kind": "patroni"}, "not supported on Windows hosts. Kinds for them are: command"),
+        (WINDOWS, "drain_steps", {"kind": "pacemaker"}, "which is not supported on Windows hosts"),
+        (WINDOWS, "drain_steps", CACHE, "which is not supported on Windows hosts"),
+        (WINDOWS, "checkpoint", {"kind": "postgresql"}, "Windows hosts. Kinds for them are: command, paths, tasks."),
+        (WINDOWS, "checkpoint", {"kind": "redis"}, "which is not supported on Windows hosts"),
+        (LINUX, "drain_steps", {"kind": "iis", "sites": ["a"]}, "the kind iis, which is not supported on Linux hosts"),
+        (LINUX, "drain_steps", {"kind": "failover_cluster"}, "which is not supported on Linux hosts"),
+        (WINDOWS, "drain_steps", {"kind": "services", "services": ["a"], "use": "systemd"}, "use is not supported on"),
         (WINDOWS, "drain_steps", {"kind": "services", "services": ["a*"]}, "cannot be the name of a service"),
         (WINDOWS, "drain_steps", {"kind": "services", "services": ["a "]}, "cannot be the name of a service"),
         (LINUX, "drain_steps", {"kind": "services", "services": ["Apache Tomcat"]}, "cannot be the name of a service"),
         (WINDOWS, "drain_steps", {"kind": "command", "do": ["a"], "probe": ["a"], "become_user": "x"}, "become_user"),
-        (WINDOWS, "checkpoint", {"kind": "command", "argv": ["a"], "become_user": "x"}, "become_user is not for"),
+        (WINDOWS, "checkpoint", {"kind": "command", "argv": ["a"], "become_user": "x"}, "become_user is not supported"),
         (WINDOWS, "drain_steps", HEALTH, r"marker has to be the absolute path of a file, such as D:\out"),
         (LINUX, "drain_steps", MARKER, "marker has to be the absolute path of a file, such as /mnt/out"),
         (WINDOWS, "checkpoint", PATHS, r"paths has to be a list of absolute paths, such as D:\cache"),

@@ -184,4 +184,9 @@ def test_progress_goes_to_stdout_only_if_that_is_lines_for_people(
     monkeypatch.setattr(_slices.display, "display", lambda text, stderr: shown.append((text, stderr)))
     say("[web1] \x1b[31m{{ x }}\n")
     say("  because of http://me:hunter2@host/?key=hunter2")
-    assert shown == [("[web1] ?[31m{ { x }}", stderr), ("  because of http://…@host/?…", stderr)]
+    say("web1   yes    vm_0")
+    assert shown == [
+        ("[web1] ?[31m{ { x }}", stderr),
+        ("  because of http://…@host/?…", stderr),
+        ("web1   yes    vm_0", stderr),
+    ]

@@ -116,7 +116,7 @@ def test_a_task_of_a_probe_that_looks_at_the_host_has_to_register_what_it_saw(ac
     assert read(action, tmp_path / "probe.yml", good, probe=True) == ["asked"]
     with pytest.raises(task_files.Unusable, match="'Ask' registers nothing"):
         read(action, tmp_path / "silent.yml", PING.replace("  register: asked\n", ""), probe=True)
-    with pytest.raises(task_files.Unusable, match="which includes others"):
+    with pytest.raises(task_files.Unusable, match="which includes other files"):
         read(action, tmp_path / "including.yml", "- ansible.builtin.include_tasks: other.yml\n", probe=True)
 
 

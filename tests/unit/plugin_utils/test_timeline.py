@@ -487,7 +487,7 @@ def test_a_wrong_clock_does_not_squeeze_the_picture() -> None:
     assert wrong["noticed"][0] == 0
     assert wrong["down"][0] == pytest.approx(33.33, abs=0.01)
     assert wrong["back"][1] == pytest.approx(100, abs=0.01)
-    assert "What begins at the left edge was earlier. What stands at the right edge was later." in page.text
+    assert "What begins at the left edge was earlier. What is at the right edge was later." in page.text
 
 
 def test_days_of_waiting_do_not_squeeze_what_was_done() -> None:

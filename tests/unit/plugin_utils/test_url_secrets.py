@@ -39,7 +39,7 @@ def test_what_is_sent_logged_and_noted_has_no_secret(name: str, written: t.Any, 
     settings = read(**{name: [written]})
     assert settings.mistakes == {}
     items: Items = settings.values[name]
-    assert SECRET not in str(items.shown)
+    assert SECRET not in str(items.masked)
     assert items.secrets[place][key] == written[key]
     assert SECRET in str(items.items), "the controller itself needs it"
 

@@ -15,8 +15,7 @@ from datetime import datetime, timedelta, timezone
 from email.message import Message
 
 import pytest
-import yaml
-from ansible_collections.graceful.azure.plugins.modules import report_webhooks
+from ansible_collections.graceful.azure.plugins.module_utils._checks import WrongSetting
 from ansible_collections.graceful.azure.plugins.plugin_utils import _webhooks as webhooks
 from ansible_collections.graceful.azure.plugins.plugin_utils._webhook_messages import LONGEST_TEXT, bodies
 
@@ -60,15 +59,6 @@ def host(result: str, *event_ids: str) -> Data:
 # Options
 
 
-def test_the_documentation_of_the_module_has_the_options_that_are_checked() -> None:
-    documented = yaml.safe_load(report_webhooks.DOCUMENTATION)["options"]["webhooks"]["suboptions"]
-    expected = {
-        name: {key: value for key, value in spec.items() if key != "no_log"}
-        for name, spec in webhooks.WEBHOOK_OPTIONS.items()
-    }
-    assert documented == expected
-
-
 @pytest.mark.parametrize(
     "item",
     [
@@ -81,48 +71,50 @@ def test_the_documentation_of_the_module_has_the_options_that_are_checked() -> N
     ],
 )
 def test_a_webhook_without_mistakes(item: Data) -> None:
-    assert webhooks.read_webhook(item)[0] == ""
+    assert webhooks.read_webhook(item, "webhook")["timeout"] > 0
 
 
 @pytest.mark.parametrize(
     ("item", "mistake"),
     [
-        ("s3cret", "has to be a dictionary with a url."),
-        ({"ulr": "s3cret"}, "has the key 'ulr', which is not known; allowed are url, format, key, events, headers,"),
-        ({}, "needs a url that begins with http:// or https:// and names a host."),
-        ({"url": "ftp://s3cret"}, "needs a url that"),
-        ({"url": "https://us3cret:s3cret/@chat.example.com"}, "needs a url that"),
-        ({"url": "http://[s3cret"}, "needs a url that"),
-        ({"url": "https://chat.example.com/s3cret s3cret"}, "needs a url that"),
-        ({"url": 7}, "needs a url that"),
+        ("s3cret", " must be a dictionary. Its keys can be: url, format, key, events, headers, timeout."),
+        ({"ulr": "s3cret"}, " has the key 'ulr', which is not known; is url meant?"),
+        ({}, ": url has to begin with http:// or https:// and to name a host."),
+        ({"url": "ftp://s3cret"}, ": url has to begin with"),
+        ({"url": "https://us3cret:s3cret/@chat.example.com"}, ": url has to begin with"),
+        ({"url": "http://[s3cret"}, ": url has to begin with"),
+        ({"url": "https://chat.example.com/s3cret s3cret"}, ": url has to begin with"),
+        ({"url": 7}, ": url has to begin with"),
         (
             {"url": URL, "format": "s3cret"},
-            "has a mistake in format: it has to be one of json, slack, teams, pagerduty.",
+            ": format has to be one of json, slack, teams, pagerduty.",
         ),
         (
             {"url": URL, "events": ["s3cret"]},
-            "has a mistake in events: it has to be a list of noticed, deferred, held,",
+            ": events has to be a list in which each entry is one of noticed, deferred, held,",
         ),
-        ({"url": URL, "headers": ["s3cret"]}, "has a mistake in headers: it has to be a dictionary."),
+        ({"url": URL, "headers": ["s3cret"]}, ": headers has to be a dictionary."),
         (
             {"url": URL, "headers": {"X-Key": "s3cret\r\nX-More: 1"}},
-            "has a mistake: headers: the value of X-Key has to be",
+            ": headers: the value of X-Key has to be",
         ),
-        ({"url": URL, "headers": {"X Key": "s3cret"}}, "has a mistake: headers has to be"),
-        ({"url": URL, "timeout": "s3cret"}, "has a mistake in timeout: it has to be a whole number."),
-        ({"url": URL, "timeout": 0}, "has a mistake: timeout has to be more than 0."),
-        ({"format": "pagerduty"}, "is of format pagerduty and needs the key of the PagerDuty service."),
+        ({"url": URL, "headers": {"X Key": "s3cret"}}, ": headers has to be"),
+        ({"url": URL, "timeout": "s3cret"}, ": timeout has to be a whole number."),
+        ({"url": URL, "timeout": 0}, ": timeout has to be more than 0."),
+        ({"format": "pagerduty"}, ": key is missing, the routing key of the PagerDuty service."),
     ],
 )
 def test_a_mistake_is_said_without_the_value(item: t.Any, mistake: str) -> None:
-    said = webhooks.read_webhook(item)[0]
-    assert said.startswith(mistake)
-    assert said.endswith(".")
+    with pytest.raises(WrongSetting) as caught:
+        webhooks.read_webhook(item, "webhook 1")
+    said = str(caught.value)
+    assert said.startswith(f"webhook 1{mistake}")
+    assert said.endswith(("?", "."))
     assert "s3cret" not in said
 
 
 def test_what_is_not_set_has_a_default() -> None:
-    assert webhooks.read_webhook({"url": URL, "timeout": None, "events": []})[1] == {
+    assert webhooks.read_webhook({"url": URL, "timeout": None, "events": []}, "") == {
         "url": URL,
         "format": "json",
         "key": None,
@@ -130,8 +122,8 @@ def test_what_is_not_set_has_a_default() -> None:
         "headers": {},
         "timeout": 5,
     }
-    assert webhooks.read_webhook({"format": "pagerduty", "key": "k"})[1]["url"] == webhooks.PAGERDUTY_URL
-    assert webhooks.read_webhook({"format": "pagerduty", "key": "k", "url": URL})[1]["url"] == URL
+    assert webhooks.read_webhook({"format": "pagerduty", "key": "k"}, "")["url"] == webhooks.PAGERDUTY_URL
+    assert webhooks.read_webhook({"format": "pagerduty", "key": "k", "url": URL}, "")["url"] == URL
 
 
 # What is news
@@ -152,24 +144,24 @@ def test_what_is_not_set_has_a_default() -> None:
 def test_an_event_is_told_once(occasion: str, same_run: bool, next_run: bool) -> None:
     outcome = {"restored": "completed", "noticed": "notified", "finished": "completed"}.get(occasion, occasion)
     one = event(outcome=outcome, approved="2026-09-19T18:00:00Z" if occasion == "approved" else None)
-    first = webhooks.news(report(one), occasion, {}, NOW)
+    first = webhooks.unsent(report(one), occasion, {}, NOW)
     assert first == ([""] if occasion == "finished" else ["A"])
-    told = webhooks.with_news({}, report(one), occasion, first, NOW)
+    told = webhooks.with_sent({}, report(one), occasion, first, NOW)
     told = json.loads(json.dumps(told))
     # Ids are compared without case.
     again = {**one, "event_id": "a"}
-    assert bool(webhooks.news(report(again), occasion, told, NOW)) == same_run
-    assert bool(webhooks.news(report(again, run_id="run-2"), occasion, told, NOW)) == next_run
+    assert bool(webhooks.unsent(report(again), occasion, told, NOW)) == same_run
+    assert bool(webhooks.unsent(report(again, run_id="run-2"), occasion, told, NOW)) == next_run
 
 
 def test_only_the_new_event_is_news() -> None:
-    told = webhooks.with_news({}, report(event("A")), "noticed", ["A"], NOW)
-    assert webhooks.news(report(event("A"), event("B")), "noticed", told, NOW) == ["B"]
+    told = webhooks.with_sent({}, report(event("A")), "noticed", ["A"], NOW)
+    assert webhooks.unsent(report(event("A"), event("B")), "noticed", told, NOW) == ["B"]
 
 
 def test_one_occasion_does_not_stand_for_another() -> None:
-    told = webhooks.with_news({}, report(event(outcome="held")), "noticed", ["A"], NOW)
-    assert webhooks.news(report(event(outcome="held")), "held", told, NOW) == ["A"]
+    told = webhooks.with_sent({}, report(event(outcome="held")), "noticed", ["A"], NOW)
+    assert webhooks.unsent(report(event(outcome="held")), "held", told, NOW) == ["A"]
 
 
 @pytest.mark.parametrize(
@@ -193,19 +185,19 @@ def test_one_occasion_does_not_stand_for_another() -> None:
     ],
 )
 def test_which_events_an_occasion_is_about(occasion: str, data: Data, expected: list[str]) -> None:
-    assert webhooks.news(data, occasion, {}, NOW) == expected
+    assert webhooks.unsent(data, occasion, {}, NOW) == expected
 
 
 def test_what_was_told_long_ago_is_dropped() -> None:
     old = {"a": {"noticed": "2026-08-01T00:00:00Z"}, "b": {"noticed": "2026-09-01T00:00:00Z"}}
-    assert webhooks.with_news(old, report(), "finished", [""], NOW) == {"b": old["b"]}
-    assert webhooks.remembered(old, NOW - timedelta(days=20)) == old
+    assert webhooks.with_sent(old, report(), "finished", [""], NOW) == {"b": old["b"]}
+    assert webhooks.recent(old, NOW - timedelta(days=20)) == old
 
 
 @pytest.mark.parametrize("told", [None, [], "x", {"a": 7}, {"a": {"noticed": None}}, {"a": {"noticed": "yesterday"}}])
 def test_a_broken_file_counts_as_nothing_told(told: t.Any) -> None:
-    assert webhooks.news(report(event()), "noticed", told, NOW) == ["A"]
-    assert webhooks.with_news(told, report(event()), "noticed", ["A"], NOW) == {
+    assert webhooks.unsent(report(event()), "noticed", told, NOW) == ["A"]
+    assert webhooks.with_sent(told, report(event()), "noticed", ["A"], NOW) == {
         "a": {"noticed": "2026-09-19T18:00:00Z"}
     }
 
@@ -214,7 +206,7 @@ def test_a_broken_file_counts_as_nothing_told(told: t.Any) -> None:
 
 
 def posted(form: str, data: Data, occasion: str, *event_ids: str) -> list[Data]:
-    webhook = webhooks.read_webhook({"url": URL, "format": form, "key": "k"})[1]
+    webhook = webhooks.read_webhook({"url": URL, "format": form, "key": "k"}, "")
     return bodies(webhook, data, occasion, event_ids, "/reports/x.html")
 
 
@@ -316,7 +308,7 @@ def test_pagerduty_gets_what_fails_without_an_event_in_the_report() -> None:
     assert posted("pagerduty", data, "restored", "") == []
 
 
-@pytest.mark.parametrize("form", webhooks.FORMATS)
+@pytest.mark.parametrize("form", webhooks.OPTIONS["format"]["choices"])
 def test_a_drill_is_said_in_every_format(form: str) -> None:
     for body in posted(form, report(event(outcome="failed"), drill=True), "failed", "A"):
         assert "DRILL: Azure maintenance failed" in json.dumps(body)
@@ -338,7 +330,7 @@ def texts(value: t.Any) -> t.Iterator[str]:
         yield value
 
 
-@pytest.mark.parametrize("form", webhooks.FORMATS)
+@pytest.mark.parametrize("form", webhooks.OPTIONS["format"]["choices"])
 @pytest.mark.parametrize("occasion", ["noticed", "held", "failed"])
 def test_text_of_an_event_mentions_nobody_and_does_nothing(form: str, occasion: str) -> None:
     data = report(event(reason=HOSTILE, message=HOSTILE, holds=[HOSTILE], event_type=HOSTILE), messages=[HOSTILE] * 99)
@@ -385,9 +377,10 @@ def http_error(code: int) -> urllib.error.HTTPError:
 )
 def test_a_failed_webhook_is_named_without_its_secrets(exc: Exception, reason: str) -> None:
     url = "https://user:s3cret@chat.example.com:8443/s3cret?token=s3cret"
-    assert webhooks.problem(2, 3, url, webhooks.failure(exc)) == f"webhook 2 of 3 (chat.example.com) {reason}"
+    assert webhooks.failure(exc) == reason
+    assert webhooks.name_of(2, 3, {"url": url}) == "webhook 2 of 3 (chat.example.com)"
 
 
 @pytest.mark.parametrize("url", ["https://us3cret:s3cret/@chat.example.com", "s3cret", "http://[s3cret", ""])
 def test_of_a_malformed_address_nothing_is_said(url: str) -> None:
-    assert webhooks.problem(1, 1, url, "was not reached") == "webhook 1 of 1 was not reached"
+    assert webhooks.name_of(1, 1, {"url": url}) == "webhook 1 of 1"
