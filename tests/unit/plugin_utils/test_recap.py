@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.graceful.azure.plugins.module_utils._document import EVENT_FIELDS
-from ansible_collections.graceful.azure.plugins.plugin_utils._recap import failure_of, messages, planned, standing
+from ansible_collections.graceful.azure.plugins.plugin_utils._progress import messages, planned, status
+from ansible_collections.graceful.azure.plugins.plugin_utils._recap import failure_of
 from ansible_collections.graceful.azure.plugins.plugin_utils._report import VERDICTS
 from ansible_collections.graceful.azure.tests.unit.module_utils.engine_world import step
 from ansible_collections.graceful.azure.tests.unit.plugin_utils.simulation import Player, World
@@ -196,7 +197,7 @@ def test_the_last_screen_says_what_is_announced_what_is_done_and_what_is_stuck(w
     world.announce("E1", "web1", "web2")
     player = Player(world)
     player.play_until(lambda: player.run["pass"] == 2)
-    first, *more = standing(player.run)
+    first, *more = status(player.run)
     assert first.startswith("Reboot of web1 and web2, in 5 min: HELD, not approved, because web2 is not ready: ")
     assert DRAIN_FAILS in first
     assert more == ["  ready: web1", "  not ready yet: web2"]
@@ -207,7 +208,7 @@ def test_an_event_that_is_over_is_not_standing(world: World) -> None:
     world.announce("E1", "web1")
     player = Player(world)
     player.play()
-    assert standing(player.run) == []
+    assert status(player.run) == []
 
 
 # After the run
@@ -367,7 +368,7 @@ def test_what_azure_starts_when_all_are_ready_is_completed(world: World) -> None
     world.add("web1", confirm=True)
     world.announce("E1", "web1", notice=60)
     player = Player(world)
-    player.said = lambda _event_id: "no"
+    player.answer = lambda _event_id: "no"
     report = player.play()
     assert "NOT READY" not in "".join(report["messages"])
     assert report["hosts"]["web1"]["result"] == "restored"
