@@ -36,7 +36,7 @@ NO_ANSWER: Json = {"msg": "it took no part in this run: an earlier play or task 
 # After so many seconds without a change, what is announced and what is waited for is printed again.
 QUIET = 30
 # The part of the run's state that the role's tasks use.
-FOR_TASKS = ("pass", "next", "involved", "approve", "confirm", "tell", "done", "options")
+FOR_TASKS = ("pass", "next", "involved", "approve", "confirm", "tell", "options")
 
 
 class ActionModule(play.Plugin):
@@ -52,8 +52,8 @@ class ActionModule(play.Plugin):
             run, lines = {"begin": self._begin, "advance": self._advance, "end": self._end}[str(state)]()
         except WrongSetting as exc:
             raise AnsibleActionFail(clean(exc, 1000)) from exc
-        report = recap.report(run) if run["done"] or run["tell"] else {}
-        if run["done"] and run["options"]["webhooks"] and not run["options"]["check_mode"]:
+        report = recap.report(run) if run["finished"] or run["tell"] else {}
+        if run["finished"] and run["options"]["webhooks"] and not run["options"]["check_mode"]:
             run["tell"] += recap.last_occasions(report)
         # Registered, and no facts: those could be overwritten by facts of a host. The whole run is one text, which
         # Ansible does not search for templates each time that another part is used.
@@ -150,7 +150,7 @@ class ActionModule(play.Plugin):
             say(line)
         if lines:
             run["printed_at"] = now
-        if run["done"]:
+        if run["finished"]:
             _keep_names(run)
         return run, lines
 
@@ -213,7 +213,7 @@ class ActionModule(play.Plugin):
     def _end(self) -> tuple[Json, list[str]]:
         run = play.run_so_far(self._vars)
         reason = "The run ended because it has used up its passes. Start another run."
-        run.update(done=True, next=next_tasks.FINISH, finished=iso(time.time()), end_reason=reason, tell=[])
+        run.update(next=next_tasks.FINISH, finished=iso(time.time()), end_reason=reason, tell=[])
         return run, [reason]
 
 
@@ -238,8 +238,9 @@ def _for_tasks(run: Json, report: Json) -> Json:
     return {
         **{key: run[key] for key in FOR_TASKS},
         **{part: next_tasks.NOTHING if restarts else f"{part}.yml" for part in ("passes", "hours")},
+        "done": bool(run["finished"]),
         "steps": steps,
         "steps_until": time.time() + next_tasks.CONTROLLER_STEP_SECONDS,
         "doing": progress.next_work(run),
-        "failure": recap.failure_of(report, page) if run["done"] else "",
+        "failure": recap.failure_of(report, page) if run["finished"] else "",
     }

@@ -100,7 +100,8 @@ def _holds_of_run(this: Pass, event_id: str) -> list[str]:
     holds = [event["held_by"]]
     if missing and not this.can_add_hosts():
         holds.append(f"{listed(missing)} cannot join this run any more: start another run")
-    holds.append(event["refused"])
+    if event["is_refused"]:
+        holds.append(event["approval_error"])
     if event["approved"]:
         holds.append("it is approved already")
     if event["confirmed"] is False:

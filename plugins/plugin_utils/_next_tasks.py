@@ -12,7 +12,6 @@ import typing as t
 
 from ansible_collections.graceful.azure.plugins.module_utils._policy import action_of
 from ansible_collections.graceful.azure.plugins.module_utils._text import iso, listed
-from ansible_collections.graceful.azure.plugins.plugin_utils._controller_steps import tasks_of
 from ansible_collections.graceful.azure.plugins.plugin_utils._pass import Pass, drained_steps, event_title, timestamp
 
 Json = dict[str, t.Any]
@@ -36,7 +35,7 @@ def choose_next_tasks(this: Pass) -> None:
     is_waiting = this.now < run["wait_until"] and (not run["has_worked"] or _is_something_due(this))
     is_pending = acting or run["approve"] or run["confirm"] or this.to_add or is_waiting or this.plans_again()
     if this.options["check_mode"] or not is_pending:
-        run.update(done=True, next=FINISH, finished=iso(this.now), end_reason=_end_reason(this))
+        run.update(next=FINISH, finished=iso(this.now), end_reason=_end_reason(this))
     elif run["confirm"]:
         run["next"] = CONFIRM
     elif run["approve"]:
@@ -73,8 +72,7 @@ def _controller_step(this: Pass, host: str) -> Json | None:
             # Somebody else may have taken over since: the host is asked again.
             return None
         if order == report["order"]:
-            described = result.get("step") or {}
-            return {**report["next"], "tasks": described.get("tasks") or tasks_of(report["next"])}
+            return {**report["next"], "tasks": result["step"]["tasks"]}
     if order == "ready" and state["settings"].get("looks") and this.is_new(host):
         return {"mode": "look", "kind": "haproxy", "tasks": "look.yml"}
     return None

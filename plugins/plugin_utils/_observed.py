@@ -51,6 +51,8 @@ def new_host() -> Json:
         # State and message of its last report; no state if it has not answered yet.
         "last_state": "",
         "last_message": "",
+        # Why it was not ready when it was last asked to be.
+        "not_ready": "",
         # Ids of the events that concern it, and of those after which this run has put it back.
         "events": [],
         "put_back": [],
@@ -75,13 +77,13 @@ def new_event(now: float) -> Json:
         # Why it is not approved: all reasons, and those without work that is under way.
         "all_holds": [],
         "holds": [],
-        # Why hosts were not ready when they were last asked to be.
-        "not_ready": {},
         # Whether a person has agreed. None: nobody was asked.
         "confirmed": None,
-        # Hosts that could not approve it, why that is final, and when a request was sent whose answer is not known.
+        # Hosts that could not approve it, why, and whether the service has refused it, so that no other host tries.
         "tried_approvers": [],
-        "refused": "",
+        "approval_error": "",
+        "is_refused": False,
+        # When a request was sent whose answer is not known.
         "approval_sent": 0.0,
         # What was printed about it last: title and state.
         "printed": ["", ""],
@@ -125,9 +127,14 @@ def _note_report(state: Json, result: Json) -> None:
         closed = set(map(same_id, result["events"])).intersection(report["closed"]["events"])
         state["put_back"] = sorted(closed.union(state["put_back"]))
     if report["state"] in ("ready", "put_back"):
-        state["put_back_failures"] = 0
-    elif report["state"] == "failed" and report["tried"] and result["order"] == "put_back":
+        state.update(put_back_failures=0, not_ready="")
+    elif result["order"] == "put_back" and report["state"] == "failed" and report["tried"]:
         state["put_back_failures"] += 1
+    elif result["order"] == "ready" and (
+        report["state"] == "failed" or (report["state"] in BUSY and not state["not_ready"])
+    ):
+        # A failure is kept while the host is tried again.
+        state["not_ready"] = report["message"]
 
 
 def _add_marks(state: Json, record: Json | None) -> None:
@@ -170,7 +177,6 @@ def note_events(this: Pass) -> None:
         _note_record(this, host)
     for event_id, event in this.announced.items():
         event["held_by"] = _holding_run(this, event_id)
-    _note_problems(this)
 
 
 def _plan(this: Pass) -> list[Json]:
@@ -259,23 +265,22 @@ def _was_approved(entry: Json, event: Json) -> bool:
 def _note_approvals(this: Pass) -> None:
     """What came of the approvals and questions that the last pass asked for."""
     for result in this.given.approvals:
-        event = this.events.get(same_id(str(result.get("event_id"))))
-        if event is None:
-            continue
-        host, report = result["host"], result.get("report")
-        if not report:
+        event, host, report = this.events[same_id(result["event_id"])], result["host"], result["report"]
+        if report is None:
             # A host that was lost meanwhile may have sent the request.
-            state = "failed" if result.get("reachable", True) else "unconfirmed"
-            report = {"state": state, "message": result.get("error")}
+            state = "failed" if result["reachable"] else "unconfirmed"
+            report = {"state": state, "message": result["error"], "final": False}
         if report["state"] == "approved":
-            at = (report.get("approval") or {}).get("at")
-            event.update(approved=iso(at or this.now), approved_by=host, tried_approvers=[])
+            approval = report["approval"] or {"at": this.now}
+            event.update(approved=iso(approval["at"]), approved_by=host, tried_approvers=[])
         elif report["state"] in ("unconfirmed", "unexpected", "failed", "held_by_other_run"):
             event["tried_approvers"].append(host)
+            problem = f"{clean(host, 80)} could not approve it"
             if report["state"] == "unconfirmed":
                 event["approval_sent"] = this.now
-            elif report.get("final"):
-                event["refused"] = f"{host} could not approve it: {report['message'] or 'no reason'}"
+                problem = f"it is not known whether {clean(host, 80)} has approved it"
+            problem = f"{problem}: {report['message'] or report['state']}"
+            event.update(approval_error=problem, is_refused=report["final"])
     for event_id, is_confirmed in this.given.confirmations.items():
         this.events[same_id(event_id)]["confirmed"] = is_confirmed
         this.run["confirmed_at"] = this.now
@@ -289,15 +294,3 @@ def _holding_run(this: Pass, event_id: str) -> str:
                 by = quoted(entry["claim"]["run_name"])
                 return "" if may_act else f"the run {by} is handling it on {clean(host, 80)}"
     return ""
-
-
-def _note_problems(this: Pass) -> None:
-    """Why a host was not ready when it was last asked to be. A failure is kept while the host is tried again."""
-    for host in filter(this.is_current, this.given.hosts):
-        report = this.hosts[host]["report"]
-        if not report or report["order"] != "ready" or report["state"] not in ("failed", *BUSY):
-            continue
-        for event_id in map(same_id, this.given.hosts[host]["events"]):
-            problems = this.events[event_id]["not_ready"] if event_id in this.events else {}
-            if report["state"] == "failed" or host not in problems:
-                problems[host] = report["message"]

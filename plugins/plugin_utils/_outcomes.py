@@ -118,7 +118,7 @@ def event_outcome(run: Json, event_id: str, results: t.Mapping[str, str]) -> tup
         # All were ready, and those that do not answer any more were to be taken away.
         return "completed", []
     if action.approves and run["finished"]:
-        return "held", event["all_holds"] or entry["holds"] or ["the run ended before it was approved"]
+        return "held", event["all_holds"] or [event["approval_error"] or "the run ended before it was approved"]
     return ("notified" if action.tells else "ignored"), []
 
 
@@ -127,7 +127,7 @@ def _started_by_azure(run: Json, event: Json, are_back: bool) -> tuple[str, list
     unready = [host for host in event["entry"]["hosts"] if _was_unprepared(run, event, host)]
     if unready:
         text = "was not ready when Azure started it"
-        return "held", [f"{clean(host, 80)} {text}: {_why_unready(run, event, host)}" for host in unready]
+        return "held", [f"{clean(host, 80)} {text}: {_why_unready(run, host)}" for host in unready]
     return ("completed" if are_back and event["gone"] else "started"), []
 
 
@@ -140,11 +140,11 @@ def _was_unprepared(run: Json, event: Json, host: str) -> bool:
     return bool(in_time and not has_mark(run, event, host, "ready", event["started"]))
 
 
-def _why_unready(run: Json, event: Json, host: str) -> str:
+def _why_unready(run: Json, host: str) -> str:
     state = run["hosts"].get(host)
     if state is None:
         return "it is not part of this run"
-    return str(event["not_ready"].get(host) or state["error"] or "nothing was begun")
+    return str(state["not_ready"] or state["error"] or "nothing was begun")
 
 
 def _drained_only(run: Json, event: Json) -> tuple[str, list[str]]:
@@ -153,7 +153,7 @@ def _drained_only(run: Json, event: Json) -> tuple[str, list[str]]:
         return "notified", []
     draining = [host for host, action in event["entry"]["actions"].items() if action_of(action).drains]
     unready = [host for host in draining if not has_mark(run, event, host, "ready", event["started"])]
-    reasons = [f"{clean(host, 80)} is not ready: {_why_unready(run, event, host)}" for host in unready]
+    reasons = [f"{clean(host, 80)} is not ready: {_why_unready(run, host)}" for host in unready]
     return _drained(reasons + _not_drained(run, draining))
 
 

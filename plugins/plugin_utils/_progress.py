@@ -23,6 +23,7 @@ from ansible_collections.graceful.azure.plugins.module_utils._text import (
     sentence,
 )
 from ansible_collections.graceful.azure.plugins.plugin_utils._next_tasks import APPROVE, CONFIRM, FINISH, NOTHING
+from ansible_collections.graceful.azure.plugins.plugin_utils._observed import new_event
 from ansible_collections.graceful.azure.plugins.plugin_utils._outcomes import (
     concerns,
     events_of,
@@ -89,9 +90,11 @@ def messages(before: Json, run: Json, now: float) -> list[str]:
     if run["ask_all_reason"] and not before["ask_all_reason"]:
         lines.append(run["ask_all_reason"])
     for event_id, event in run["events"].items():
-        known = before["events"].get(event_id)
+        known = before["events"].get(event_id) or new_event(now)
         title, state, last = event_title(event["entry"]), _event_state(run, event), event["printed"]
-        if event["approved"] and not (known and known["approved"]) and state != _approved(run, event):
+        if event["approval_error"] != known["approval_error"] and not event["is_refused"]:
+            lines.append(f"{title}: {sentence(event['approval_error'])}")
+        if event["approved"] and not known["approved"] and state != _approved(run, event):
             # One pass may see more than one change.
             lines.append(f"{title}: {_approved(run, event)}")
         # While a step is tried again nothing holds the event for a moment: that is not printed.

@@ -68,7 +68,7 @@ def begin(run_id: str, run_name: str, options: Json, now: float) -> Json:
         "restarts": 0,
         "printed_at": 0.0,
         "next": ACT,
-        "done": False,
+        # When and why the run has ended; None while it goes on.
         "finished": None,
         "end_reason": "",
     }

@@ -284,7 +284,7 @@ class Player:
 
     def one_pass(self) -> bool:
         """Whether the run goes on after it."""
-        if self.run["done"]:
+        if self.run["finished"]:
             return False
         first = self.run["pass"] == 0
         if not first:
@@ -305,7 +305,7 @@ class Player:
         self.run = json.loads(json.dumps(advance(before, given)))
         self.lines += messages(before, self.run, self.world.now)
         self._check_approvals()
-        return not self.run["done"]
+        return not self.run["finished"]
 
     def play(self, passes: int = 400, each: t.Callable[[], t.Any] | None = None) -> Json:
         for _pass in range(passes):
@@ -360,6 +360,7 @@ class Player:
                 "events": [one["event_id"] for one in order.get("events") or []],
                 "settings": {**host.settings, "steps": len(host.steps) + len(host.checkpoint)},
                 "mistakes": list(host.mistakes),
+                "step": {"tasks": "user_tasks.yml"},
                 "interruptions": [],
             }
         self.world.now = max(ends)

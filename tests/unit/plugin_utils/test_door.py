@@ -157,9 +157,10 @@ def test_a_payload_in_every_field_ends_no_run_and_reaches_no_message(payload: st
     run = begin("run-1", "a run", OPTIONS, NOW)
     for number, path in enumerate(FIELDS):
         told = {**admitted(with_value(path, PAYLOADS[payload])), "host": "web1", "pass": number + 1, "order": "ready",
-                "events": ["E1"], "settings": SETTINGS, "mistakes": [], "interruptions": [], "at": NOW}  # fmt: skip
+                "events": ["E1"], "settings": SETTINGS, "mistakes": [], "interruptions": [],
+                "at": NOW, "step": {"tasks": ""}}  # fmt: skip
         given = PassInput({"web1": told}, {"all": ["web1"]}, {"web1": "vm1"}, NOW + number)
-        before, run = run, advance({**run, "done": False}, given)
+        before, run = run, advance({**run, "finished": None}, given)
         said = [*messages(before, run, NOW), *status(run), *texts_in(report(run))]
         json.dumps(run, allow_nan=False)
         for text in said:

@@ -124,6 +124,18 @@ def test_a_ready_host_that_verifies_itself_again_is_not_said_to_drain(world: Wor
     assert not any(".." in line for line in [*player.lines, *player.report()["messages"]])
 
 
+def test_why_an_approval_failed_is_printed_once_and_is_the_reason_if_the_run_ends_after_it(world: World) -> None:
+    (web1,) = world.add("web1", gone_timeout=30)
+    world.announce("E1", "web1", notice=120, delay=10_000)
+    player = Player(world)
+    player.play_until(lambda: bool(player.run["approve"]))
+    web1.away = lambda _now: True
+    report = player.play()
+    unknown = "it is not known whether web1 has approved it: no route to host"
+    assert [line.split(" ", 1)[1] for line in player.lines].count(f"Reboot of web1: {unknown}.") == 1
+    assert story(report)["holds"] == [unknown]
+
+
 # The plan
 
 
