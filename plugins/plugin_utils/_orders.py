@@ -134,19 +134,24 @@ def _put_back_order(this: Pass, host: str, claimed: t.Mapping[str, Json]) -> Jso
     back = [
         event_id
         for event_id, entry in claimed.items()
-        if not (this.held_by_other_run(event_id) or this.is_blocked(event_id))
+        if not (this.held_by_other_run(event_id) or this.is_blocked(event_id) or _is_given_up(this, host, event_id))
         # A host that was put back because an event has lapsed only remembers that, as long as the event stands.
         and not (event_id in lapsed and entry["lapsed"])
     ]
-    if this.hosts[host]["reachable"]:
-        back = [event_id for event_id in back if not this.has_timed_out(event_id)]
-    elif all(map(this.has_timed_out, back)):
-        return None
     if not back or this.hosts[host]["put_back_failures"] >= MAX_PUT_BACK_FAILURES:
         return None
     events = [claimed[event_id]["event"] for event_id in back]
     lapsed = [event_id for event_id in back if event_id in lapsed]
     return _new_order("put_back", events, seconds=PUT_BACK_SECONDS, lapsed=lapsed)
+
+
+def _is_given_up(this: Pass, host: str, event_id: str) -> bool:
+    """Whether the event, or another one that the host would wait for, has not gone in time, or the host is silent."""
+    if not this.has_timed_out(event_id):
+        return False
+    events = (this.given.hosts[host]["observation"] or {}).get("events") or []
+    waits_in_vain = any(event["affects_me"] and this.has_timed_out(same_id(event["event_id"])) for event in events)
+    return event_id in this.announced or waits_in_vain or this.cannot_be_asked(host)
 
 
 def _new_order(order: str, events: t.Sequence[Json], **more: t.Any) -> Json:

@@ -609,6 +609,17 @@ def test_a_host_that_comes_back_late_is_still_put_back(world: World) -> None:
     assert results(Player(world).play()) == {"web1": "restored"}
 
 
+def test_a_host_that_comes_back_after_the_timeout_is_put_back_by_a_run_that_still_goes_on(world: World) -> None:
+    (web1, _web2) = world.add("web1", "web2", gone_timeout=30)
+    event = world.announce("E1", "web1", notice=60)
+    world.announce("E2", "web2", lasts=300)
+    world.hosts["web2"].settings["gone_timeout"] = 600
+    web1.away = lambda now: bool(event.posts) and event.starts < now < event.not_before + 100
+    report = Player(world).play()
+    assert results(report) == {"web1": "restored", "web2": "restored"}
+    assert report["result"] == "done"
+
+
 def test_nobody_who_could_not_ask_says_that_nothing_is_announced(world: World) -> None:
     world.add("web1", "web2")
     world.hosts["web2"].away = lambda _now: True
