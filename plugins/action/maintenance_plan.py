@@ -32,7 +32,9 @@ from ansible_collections.graceful.azure.plugins.plugin_utils._slices import say
 
 Json = dict[str, t.Any]
 # A host that an earlier play has lost, or that a condition leaves out, may have announcements all the same.
-NO_ANSWER: Json = {"msg": "it took no part in this run: an earlier play or task has lost it"}
+NO_ANSWER: Json = {
+    "msg": "it takes no part in this run, because an earlier play or task failed on it or could not reach it"
+}
 # After so many seconds without a change, what is announced and what is waited for is printed again.
 QUIET = 30
 # The part of the run's state that the role's tasks use.
@@ -115,8 +117,8 @@ class ActionModule(play.Plugin):
     def _limit_to_event(self, run: Json, event: Json) -> str:
         """Only the hosts behind the event are asked, if it is known which these are. Returns what to print."""
         hosts, names = play.play_hosts(self._vars), self._names(())
-        senders = {host: name for host, name in event["told_by"].items() if host in hosts}
-        run["earlier_names"] = {**senders, **run["earlier_names"]}
+        sender = {host: name for host, name in event["sender"].items() if host in hosts}
+        run["earlier_names"] = {**sender, **run["earlier_names"]}
         demands = {host: self._value(host, "graceful_min_available") for host in self._inventory_hosts()}
         asked = asked_hosts(event, hosts, [names, run["earlier_names"]], self._vars["groups"], demands)
         run.update(only=asked.hosts, inventory_names=names)

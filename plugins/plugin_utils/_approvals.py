@@ -67,11 +67,11 @@ def _readiness(this: Pass, host: str, event_id: str) -> Json:
     elif event_id in report["held"]:
         reason = f"{report['held'][event_id]['run_name'] or 'another run'} is handling it"
     elif report["state"] in NOT_BEGUN:
-        reason = "nothing was begun"
+        reason = "it has not begun to get ready"
     elif report["state"] != "ready":
         reason = report["message"] or report["state"]
     elif report["order"] != "ready" or event_id not in map(same_id, result["events"]):
-        reason = "it got ready for another event"
+        reason = "it is ready for another event only"
     elif age > _max_report_age(this):
         reason = f"its report is {age:.0f} s old; it is verified again"
     elif not _is_recorded_as_ready(this, result, event_id):
@@ -99,7 +99,7 @@ def _holds_of_run(this: Pass, event_id: str) -> list[str]:
     missing = [host for host in event["entry"]["hosts"] if this.is_inactive(host)]
     holds = [event["held_by"]]
     if missing and not this.can_add_hosts():
-        holds.append(f"{listed(missing)} cannot join this run any more: start another run")
+        holds.append(f"{listed(missing)} cannot be added to this run any more: start another run")
     if event["is_refused"]:
         holds.append(event["approval_error"])
     if event["approved"]:
@@ -107,7 +107,7 @@ def _holds_of_run(this: Pass, event_id: str) -> list[str]:
     if event["confirmed"] is False:
         holds.append("Nobody confirmed the approval.")
     if this.now - _last_request(this, event_id) < UNCONFIRMED_FOR:
-        holds.append("a request to start it was sent and is not confirmed yet; the document is read until it is clear")
+        holds.append("an approval was sent and is not confirmed yet; it is not sent again until that is clear")
     return [hold for hold in holds if hold]
 
 
@@ -206,7 +206,7 @@ def event_for_host(entry: Json) -> Json:
 def _lasting_holds(this: Pass, entry: Json, reasons: t.Sequence[str], reports: Reports) -> list[str]:
     """The reasons without those that only say that work is under way, or that it was not begun for the others."""
     busy = [_why_not_ready(host, entry["event_id"], reports) for host in entry["hosts"] if _is_busy(this, host)]
-    lasting = [reason for reason in reasons if reason not in (*busy, entry["put_off"])]
+    lasting = [reason for reason in reasons if reason not in (*busy, entry["deferral"])]
     idle = [host for host in entry["hosts"] if host in this.hosts and this.hosts[host]["last_state"] in NOT_BEGUN]
     not_begun = [_why_not_ready(host, entry["event_id"], reports) for host in idle]
     return [reason for reason in lasting if reason not in not_begun] or lasting

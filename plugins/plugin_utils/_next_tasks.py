@@ -117,7 +117,7 @@ def _occasions(this: Pass) -> list[list[str]]:
 
 def _end_reason(this: Pass) -> str:
     if this.options["check_mode"]:
-        return "The run ended after the plan: check mode does nothing."
+        return "The run ended after the plan, because check mode changes nothing."
     if not this.events and not this.run["has_worked"]:
         return _nothing_announced(this)
     reasons = [_why_left(this, event_id) for event_id, event in this.events.items() if not event["gone"]]
@@ -144,11 +144,11 @@ def _why_left(this: Pass, event_id: str) -> str:
     if this.held_by_other_run(event_id):
         return f"another run is handling {title}"
     if entry["wait_until"]:
-        return f"{title} is deferred until {entry['wait_until']}, which another run has to look after"
+        return f"{title} is deferred until {entry['wait_until']}: start another run then"
     if this.is_blocked(event_id):
         return f"what holds {title} has to be corrected before anything is begun"
     if this.has_timed_out(event_id):
-        return f"{title} has not gone in the time that a run waits for it"
+        return f"{title} is not over in the time that a run waits for it (graceful_gone_timeout)"
     if event["holds"]:
         return f"this run can do nothing more about {title}"
     return f"nothing is to be done about {title}"

@@ -105,7 +105,7 @@ def event_outcome(run: Json, event_id: str, results: t.Mapping[str, str]) -> tup
     if event["holds"]:
         return "held", list(event["holds"])
     if entry["wait_until"] and not put_back:
-        return "deferred", [f"deferred until {entry['wait_until']}: {entry['wait_reason']}"]
+        return "deferred", [entry["deferral"]]
     if entry["lapsed"] and put_back:
         return _drained(_not_drained(run, put_back))
     if action.drains and not action.approves:
@@ -144,7 +144,7 @@ def _why_unready(run: Json, host: str) -> str:
     state = run["hosts"].get(host)
     if state is None:
         return "it is not part of this run"
-    return str(state["not_ready"] or state["error"] or "nothing was begun")
+    return str(state["not_ready"] or state["error"] or "it had not begun to get ready")
 
 
 def _drained_only(run: Json, event: Json) -> tuple[str, list[str]]:

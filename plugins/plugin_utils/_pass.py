@@ -125,7 +125,7 @@ class Pass:
             return False
         entry = event["entry"]
         lacks_hosts = not self.can_add_hosts() and any(map(self.is_inactive, entry["hosts"]))
-        return bool((entry["mistaken"] or lacks_hosts) and entry["approvable"] and not entry["no_time_to_lose"])
+        return bool((entry["mistaken"] or lacks_hosts) and entry["approvable"] and not entry["must_begin"])
 
     def has_timed_out(self, event_id: str) -> bool:
         """Whether the run does not wait for the event to be gone any more."""
@@ -143,7 +143,7 @@ def needs_readiness(action_name: str | None) -> bool:
 
 
 def event_title(entry: Json) -> str:
-    return f"{clean(entry['event_type'], 40)} of {listed(entry['hosts'] or entry['resources'])}"
+    return f"{clean(entry['event_type'], 40)} of {listed(entry['hosts'] or entry['resources'] or ['unnamed VMs'])}"
 
 
 def record_events(record: Json | None) -> dict[str, Json]:

@@ -37,7 +37,7 @@ Json = dict[str, t.Any]
 HOST_STATES = {
     "ready": "ready",
     "failed": "FAILED",
-    "waiting": "ready and waiting",
+    "waiting": "ready",
     "put_back": "back in service",
     "released": "released",
     "held_by_other_run": "left to another run",
@@ -47,7 +47,7 @@ NEXT = {
     APPROVE: "approve the event, wait until it is over, and put the hosts back",
     CONFIRM: "ask a person, and verify again that all hosts are ready",
     FINISH: "report",
-    NOTHING: "go on with all hosts",
+    NOTHING: "look at all hosts again",
 }
 NEXT_BY_ORDER = {
     "ready": "drain the hosts, save what may be lost, and verify it",
@@ -158,7 +158,7 @@ def _event_state(run: Json, event: Json) -> str:
     if event["approved"]:
         return _approved(run, event)
     if entry["wait_until"]:
-        return f"deferred until {entry['wait_until']}, because {sentence(entry['wait_reason'])}"
+        return sentence(entry["deferral"])
     if event["holds"]:
         return f"HELD, not approved, because {sentence(*event['holds'])}"
     return _action(event)

@@ -193,7 +193,7 @@ def _recap(run: Json, hosts: t.Mapping[str, Json], events: t.Sequence[Json]) -> 
     lines += [mistake for mistake in _mistakes(run) if not any(mistake in line for line in lines)]
     lines += run["missing_groups"]
     if run["options"]["webhook_mistake"]:
-        lines.append(f"Nobody is told: {run['options']['webhook_mistake']}")
+        lines.append(f"No webhooks are sent: {run['options']['webhook_mistake']}")
     if run["finished"]:
         lines.append(run["end_reason"])
     return list(dict.fromkeys(lines))
@@ -215,8 +215,10 @@ def _claimed_by_others(run: Json) -> dict[str, str]:
                 continue
             done = "drained" if drained_steps(state["record"]) else "claimed"
             age = duration(state["host_time"] - claim["renewed"])
-            lines[host] = f"{done} by the run {quoted(claim['run_name'])}, which last gave a sign {age} ago."
+            lines[host] = f"{done} by the run {quoted(claim['run_name'])}, which was last active {age} ago."
             if claim["silent_until"] > state["host_time"]:
                 until = iso(claim["silent_until"])
-                lines[host] += f" If it is dead: run again after {until}, or at once with -e graceful_force_claim=true."
+                lines[host] += (
+                    f" If that run is dead: run again after {until}, or at once with -e graceful_force_claim=true."
+                )
     return lines

@@ -150,7 +150,7 @@ def test_the_plan_says_what_begins_now_and_what_speaks_against_an_approval(world
     world.announce("E1", "web1", "vm9")
     world.announce("E2", "web2")
     assert plan_of(world) == [
-        "Events: 2. Hosts that they touch: 2 of 2.",
+        "Events: 2. Affected hosts: 2 of 2.",
         "'E1': Reboot of web1 in 5 min: drain, then approve (rule 'reboot or move'):"
         " a drained host loses nothing, and approving saves the wait.",
         "  drain now: web1",
@@ -327,7 +327,7 @@ def test_groups_that_do_not_exist_mistakes_and_webhooks_that_nobody_can_be_told_
     told = "\n".join(player.report()["messages"])
     assert "group 'wbe', which the inventory does not have" in told
     assert "graceful_polcy is set" in told
-    assert "Nobody is told: graceful_webhooks must be a list." in told
+    assert "No webhooks are sent: graceful_webhooks must be a list." in told
 
 
 def test_check_mode_fails_if_something_is_written_wrong(world: World) -> None:
@@ -411,9 +411,13 @@ def test_a_run_that_finds_nothing_says_so_once(world: World) -> None:
         (
             {"window": {"start": "23:00", "end": "23:30"}},
             {"notice": 40_000},
-            "Reboot of web1 is deferred until 2026-09-19T23:00:00Z, which another run has to look after.",
+            "Reboot of web1 is deferred until 2026-09-19T23:00:00Z: start another run then.",
         ),
-        ({}, {"lasts": 10_000}, "Reboot of web1 has not gone in the time that a run waits for it."),
+        (
+            {},
+            {"lasts": 10_000},
+            "Reboot of web1 is not over in the time that a run waits for it (graceful_gone_timeout).",
+        ),
     ],
     ids=["nothing to do", "mistake", "deferred", "expired"],
 )

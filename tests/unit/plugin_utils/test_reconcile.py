@@ -487,7 +487,7 @@ def test_who_could_not_be_asked_for_its_name_is_said_beside_a_name_that_nobody_h
     world.hosts["web2"].away = lambda _now: True
     world.announce("E1", "web1", "web2")
     said = holds(Player(world).play())
-    assert "no inventory host has the Azure name 'vm-web2'; web2 could not be asked what Azure calls it" in said
+    assert "no inventory host has the Azure name 'vm-web2'; web2 could not be asked for its Azure name" in said
 
 
 def test_a_host_that_does_not_see_the_event_holds_it(world: World) -> None:
@@ -881,7 +881,7 @@ def test_check_mode_fails_if_the_webhooks_are_written_wrong(world: World) -> Non
     player.run["options"]["webhook_mistake"] = "graceful_webhooks[0] needs a url"
     report = player.play()
     assert report["result"] == "failed"
-    assert "Nobody is told: graceful_webhooks[0] needs a url" in report["messages"]
+    assert "No webhooks are sent: graceful_webhooks[0] needs a url" in report["messages"]
 
 
 def test_a_name_that_was_wrong_in_the_beginning_holds_to_the_end(world: World) -> None:
@@ -1130,7 +1130,9 @@ def test_what_a_live_run_has_not_put_back_yet_is_told_and_left_alone(world: Worl
     claim(world, "web1", "E0", "run-9")
     report = Player(world).play()
     told = report["messages"][0]
-    assert told.startswith("web1: drained by the run 'name of run-9', which last gave a sign 0 s ago. If it is dead: ")
+    assert told.startswith(
+        "web1: drained by the run 'name of run-9', which was last active 0 s ago. If that run is dead: "
+    )
     assert world.drained() == ["web1"]
 
 
@@ -1215,7 +1217,7 @@ def test_a_run_that_hosts_joined_too_often_leaves_the_event_to_another(world: Wo
     event.resources.append("vm-web2")
     report = player.play()
     assert event.posts == []
-    assert "web2 cannot join this run any more: start another run" in holds(report)
+    assert "web2 cannot be added to this run any more: start another run" in holds(report)
     # The next run does it all.
     world.now += 1
     assert outcome(Player(world, "run-2").play()) == "completed"
