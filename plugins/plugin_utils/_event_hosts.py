@@ -77,7 +77,7 @@ def asked_hosts(
 ) -> Asked:
     """The hosts to ask. Each of `names` maps hosts to Azure names; a host that has the name in any of them is asked.
 
-    `demands` has each host's graceful_min_available: only the hosts of such a group know whether they are out of service.
+    `demands` has each host's graceful_min_available: only hosts of such a group know whether they are out of service.
     """
     title = f"{event['event_type']} {quoted(event['event_id'])}"
     by_name: dict[str, set[str]] = {}
