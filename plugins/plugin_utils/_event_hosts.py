@@ -6,7 +6,7 @@
 
 """The event that a run was started for, and the inventory hosts behind its Resources. Pure.
 
-It only says whom to ask first. What is done about an event follows from what those hosts see themselves.
+This only decides which hosts are asked first. What is done about an event follows from what these hosts observe.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import typing as t
 
 from ansible_collections.graceful.azure.plugins.module_utils import _checks as check
 from ansible_collections.graceful.azure.plugins.module_utils._document import plain_name, same_name
-from ansible_collections.graceful.azure.plugins.module_utils._text import clean, listed, quoted, quoted_list
+from ansible_collections.graceful.azure.plugins.module_utils._text import clean, is_or_are, listed, quoted, quoted_list
 from ansible_collections.graceful.azure.plugins.plugin_utils._capacity import demanded_groups, groups_of
 
 Json = dict[str, t.Any]
-# No honest message comes near these.
+# Limits far beyond every real message.
 MOST_NAMES, LARGEST_TEXT = 2000, 1_000_000
 SHAPES = "the message of the watcher or of an event source, or the event in it, with event_id and resources"
 
@@ -46,16 +46,15 @@ def read_event(value: t.Any, name: str) -> Json:
     if not isinstance(resources, (list, tuple)) or not all(isinstance(one, str) for one in resources):
         raise check.WrongSetting(f"{name}: resources of event {quoted(event_id)} has to be a list of Azure names.")
     if len(resources) > MOST_NAMES:
-        raise check.WrongSetting(f"{name} names {len(resources)} VMs. More than {MOST_NAMES} are not taken.")
-    told = data if isinstance(data, t.Mapping) and data is not event else {}
+        raise check.WrongSetting(f"{name} names {len(resources)} VMs. More than {MOST_NAMES} are not accepted.")
+    sender = data if isinstance(data, t.Mapping) and data is not event else {}
+    host, vm_name = sender.get("host"), sender.get("vm_name")
     return {
         "event_id": clean(event_id, 200),
         "event_type": clean(event.get("event_type") or "event", 40),
         "resources": [plain_name(clean(one, 200)) for one in resources],
-        # Who sent the message, and what Azure calls it.
-        "told_by": {clean(told["host"], 200): clean(told["vm_name"], 200)}
-        if isinstance(told.get("host"), str) and isinstance(told.get("vm_name"), str)
-        else {},
+        # The host that sent the message, and its Azure name.
+        "sender": {clean(host, 200): clean(vm_name, 200)} if isinstance(host, str) and isinstance(vm_name, str) else {},
     }
 
 
@@ -76,37 +75,39 @@ def asked_hosts(
     groups: t.Mapping[str, t.Collection[str]],
     demands: t.Mapping[str, t.Any],
 ) -> Asked:
-    """Whom to ask. Each of `names` maps hosts to Azure names; a host that any of them knows by the name is asked.
+    """The hosts to ask. Each of `names` maps hosts to Azure names; a host that has the name in any of them is asked.
 
-    Demands are each host's graceful_min_available: who is out of service in such a group, only its hosts know.
+    `demands` has each host's graceful_min_available: only hosts of such a group know whether they are out of service.
     """
     title = f"{event['event_type']} {quoted(event['event_id'])}"
     by_name: dict[str, set[str]] = {}
-    for known in names:
-        for host, name in known.items():
+    for names_of_hosts in names:
+        for host, name in names_of_hosts.items():
             by_name.setdefault(same_name(name), set()).add(host)
     if not event["resources"]:
         return Asked(None, f"{title} names no VMs: all hosts are asked.")
     unknown = [name for name in event["resources"] if same_name(name) not in by_name]
     if unknown:
         return Asked(None, f"{title}: nobody knows the Azure name {quoted_list(unknown)}, so all hosts are asked.")
-    behind = {host for name in event["resources"] for host in by_name[same_name(name)]}
-    named = behind.intersection(play)
-    if not named:
-        return Asked(None, f"{title}: {listed(sorted(behind))} not in this run, so all its hosts are asked.")
-    hosts = named | _for_capacity(named, groups, demands).intersection(play)
-    more = len(hosts) - len(named)
-    beside = f", and {more} more because of graceful_min_available" if more else ""
-    return Asked(sorted(hosts), f"{title}: of {len(play)} hosts only {listed(sorted(named))} are asked{beside}.")
+    affected = sorted({host for name in event["resources"] for host in by_name[same_name(name)]})
+    in_play = [host for host in affected if host in play]
+    if not in_play:
+        are = is_or_are(affected)
+        return Asked(None, f"{title}: {listed(affected)} {are} not in this run, so all hosts are asked.")
+    more = _hosts_for_capacity(set(in_play), groups, demands).intersection(play).difference(in_play)
+    others = f", and {len(more)} more because of graceful_min_available" if more else ""
+    only = f"only {listed(in_play)} {is_or_are(in_play)} asked"
+    return Asked(sorted({*in_play, *more}), f"{title}: of {len(play)} hosts, {only}{others}.")
 
 
-def _for_capacity(
-    named: set[str], groups: t.Mapping[str, t.Collection[str]], demands: t.Mapping[str, t.Any]
+def _hosts_for_capacity(
+    affected: set[str], groups: t.Mapping[str, t.Collection[str]], demands: t.Mapping[str, t.Any]
 ) -> set[str]:
-    own = groups_of(groups)
-    asked: set[str] = set()
+    """The hosts of groups with a minimum that an affected host is in, and the hosts that set the minimum."""
+    groups_by_host = groups_of(groups)
+    hosts: set[str] = set()
     for host, demand in demands.items():
-        for group in demanded_groups(demand, own.get(host, [])):
-            if not named.isdisjoint(groups.get(group, ())):
-                asked.update(groups[group], [host])
-    return asked
+        for group in demanded_groups(demand, groups_by_host.get(host, [])):
+            if not affected.isdisjoint(groups.get(group, ())):
+                hosts.update(groups[group], [host])
+    return hosts

@@ -4,7 +4,7 @@
 
 # This file is private to the collection: it may change without notice.
 
-"""What many hosts saw, as one entry per event. Pure, and the only part that looks at every observation."""
+"""The events that many hosts observed, each of them once. Pure, and the only part that reads every observation."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from ansible_collections.graceful.azure.plugins.module_utils._document import (
 )
 from ansible_collections.graceful.azure.plugins.module_utils._text import iso, quoted_list
 
-# What decides; the rest of an event may differ between hosts without a consequence.
-_version = operator.itemgetter(
+# The fields that decisions depend on. The others may differ between hosts without a consequence.
+_decisive = operator.itemgetter(
     "event_status", "event_type", "not_before", "duration_seconds", "event_source", "resources"
 )
 
@@ -33,29 +33,29 @@ Observations = t.Mapping[str, t.Mapping[str, t.Any] | None]
 
 
 @dataclass
-class Sighting:
-    """One event, as all the hosts see it together: whole, with the field names that the modules return."""
+class MergedEvent:
+    """One event as all hosts together observed it, with all fields that the modules return."""
 
-    event: dict[str, t.Any]
+    fields: dict[str, t.Any]
     not_before: datetime | None
-    seen_by: set[str]
+    observed_by: set[str]
     disagreements: list[str]
 
 
-class _Collected:
-    """The versions of one event; nearly always there is one, seen by everybody."""
+class _Versions:
+    """The versions of one event that hosts observed; nearly always there is only one."""
 
     def __init__(self) -> None:
         self.versions: list[t.Mapping[str, t.Any]] = []
-        self.usual: tuple[t.Any, ...] = ()
-        self.seen_by: set[str] = set()
+        self.first: tuple[t.Any, ...] | None = None
+        self.observed_by: set[str] = set()
         self.seconds_left: int | None = None
 
     def add(self, host: str, event: dict[str, t.Any]) -> None:
-        self.seen_by.add(host)
-        version = _version(event)
-        if version != self.usual or not self.versions:
-            self.usual = self.usual or version
+        self.observed_by.add(host)
+        decisive = _decisive(event)
+        if decisive != self.first:
+            self.first = self.first or decisive
             # A missing type or status counts as unknown.
             known = {key: event[key] or UNKNOWN for key in ("event_type", "event_status")}
             self.versions.append({**event, **known, "resources": [plain_name(name) for name in event["resources"]]})
@@ -63,15 +63,15 @@ class _Collected:
         if left is not None and (self.seconds_left is None or left < self.seconds_left):
             self.seconds_left = left
 
-    def merged(self) -> Sighting:
+    def merged(self) -> MergedEvent:
         first = self.versions[0]
         status = _status([version["event_status"] for version in self.versions])
         deadlines = [parse_time(version["not_before"] or "") for version in self.versions]
         started = status == STARTED
         not_before = None if started else min(filter(None, deadlines), default=None)
         resources = _resources(self.versions)
-        whole: dict[str, t.Any] = {key: value for key, value in first.items() if key != "affects_me"}
-        whole.update(
+        fields: dict[str, t.Any] = {key: value for key, value in first.items() if key != "affects_me"}
+        fields.update(
             event_status=status,
             event_source=_first_known(self.versions, "event_source"),
             description=_first_known(self.versions, "description"),
@@ -81,25 +81,26 @@ class _Collected:
             not_before=None if not_before is None else iso(not_before),
             seconds_left=None if started else self.seconds_left,
         )
-        return Sighting(whole, not_before, self.seen_by, _disagreements(self.versions))
+        return MergedEvent(fields, not_before, self.observed_by, _disagreements(self.versions))
 
 
-def merge(observations: Observations) -> list[Sighting]:
+def merge(observations: Observations) -> list[MergedEvent]:
     """One entry per EventId, the same for any order of the hosts."""
-    collected: dict[str, _Collected] = {}
-    spellings: dict[str, _Collected] = {}
+    events: dict[str, _Versions] = {}
+    # The same by the id as it is spelled: large fleets report the same few ids very often.
+    by_spelling: dict[str, _Versions] = {}
     for host in sorted(observations):
         for event in (observations[host] or {}).get("events") or ():
             event_id = event["event_id"]
-            entry = spellings.get(event_id)
-            if entry is None:
-                entry = spellings[event_id] = collected.setdefault(same_id(event_id), _Collected())
-            entry.add(host, event)
-    return [entry.merged() for entry in collected.values()]
+            versions = by_spelling.get(event_id)
+            if versions is None:
+                versions = by_spelling[event_id] = events.setdefault(same_id(event_id), _Versions())
+            versions.add(host, event)
+    return [versions.merged() for versions in events.values()]
 
 
 def _status(statuses: t.Sequence[str]) -> str:
-    """Started if anybody saw it started; after that, what is not known goes before Scheduled."""
+    """Started if any host observed that; otherwise an unknown status, if there is one, before Scheduled."""
     if STARTED in statuses:
         return STARTED
     return min((status for status in statuses if status != SCHEDULED), default=SCHEDULED)
@@ -110,14 +111,14 @@ def _first_known(versions: t.Iterable[t.Mapping[str, t.Any]], key: str) -> str |
 
 
 def _duration(versions: t.Iterable[t.Mapping[str, t.Any]]) -> int | None:
-    """The longest; unknown if it is so for anybody."""
+    """The longest; unknown if it is unknown to any host."""
     durations = [version["duration_seconds"] for version in versions]
     known = [seconds for seconds in durations if seconds is not None and seconds >= 0]
     return max(known) if known and len(known) == len(durations) else None
 
 
 def _resources(versions: t.Iterable[t.Mapping[str, t.Any]]) -> list[str]:
-    """Every name that anybody saw, once, in the document's order."""
+    """Every name that any host observed, once, in the document's order."""
     names: dict[str, str] = {}
     for version in versions:
         for name in version["resources"]:
@@ -132,7 +133,7 @@ def _disagreements(versions: t.Sequence[t.Mapping[str, t.Any]]) -> list[str]:
     types = sorted({version["event_type"] for version in versions})
     if len(types) > 1:
         found.append(f"the hosts see different types of it: {quoted_list(types)}")
-    # Rules may approve what a user has asked for: one host's word is not enough for that.
+    # Rules may approve what a user has asked for, so one host alone must not decide that a user has.
     sources = sorted({version["event_source"] for version in versions if version["event_source"]})
     if len(sources) > 1:
         found.append(f"the hosts see different sources of it: {quoted_list(sources)}")

@@ -596,7 +596,7 @@ def test_webhooks_that_are_written_wrong_are_said_and_left_out(fleet: Fleet) -> 
     fleet.announce("web1", notice=100)
     run = fleet.run()
     assert run.status == 0, run.output[-4000:]
-    assert "Nobody is told: graceful_webhooks[0] has the key 'ulr'" in run.messages
+    assert "No webhooks are sent: graceful_webhooks[0] has the key 'ulr'" in run.messages
     assert "secret" not in run.output
     fleet.check_all_back()
 

@@ -48,7 +48,7 @@ def test_only_the_hosts_behind_the_event_are_called(large: Fleet) -> None:
     assert run.status == 0, run.output[-4000:]
     assert run.report["events"][0]["outcome"] == "completed"
     assert called(large) == {"web3", "web7"}
-    assert "of 20 hosts only web3 and web7 are asked" in run.output
+    assert "of 20 hosts, only web3 and web7 are asked" in run.output
     assert [what for _at, what in large.log("web7")] == ["drained", "back"]
     large.check_all_back()
 

@@ -24,8 +24,10 @@ from ansible_collections.graceful.azure.plugins.module_utils._record_files impor
 from ansible_collections.graceful.azure.plugins.module_utils._service import Service
 from ansible_collections.graceful.azure.plugins.module_utils._transport import Reply, Request
 from ansible_collections.graceful.azure.plugins.plugin_utils._door import admitted
-from ansible_collections.graceful.azure.plugins.plugin_utils._recap import messages, report
-from ansible_collections.graceful.azure.plugins.plugin_utils._reconcile import Seen, advance, begin
+from ansible_collections.graceful.azure.plugins.plugin_utils._pass import PassInput
+from ansible_collections.graceful.azure.plugins.plugin_utils._progress import messages
+from ansible_collections.graceful.azure.plugins.plugin_utils._recap import report
+from ansible_collections.graceful.azure.plugins.plugin_utils._reconcile import advance, begin
 from ansible_collections.graceful.azure.tests.unit.module_utils import fake_service
 from ansible_collections.graceful.azure.tests.unit.module_utils.engine_world import (
     EngineInOneProcess,
@@ -37,6 +39,11 @@ from ansible_collections.graceful.azure.tests.unit.module_utils.engine_world imp
 from ansible_collections.graceful.azure.tests.unit.module_utils.fake_service import ScriptedTransport
 
 Json = dict[str, t.Any]
+# What a run has for options if nobody sets any.
+OPTIONS: Json = {
+    "wait": 0, "wait_round": 10, "serial": ["100%"], "forks": 50, "force_claim": False, "event": None,
+    "check_mode": False, "drill": {}, "webhooks": False, "webhook_mistake": "",
+}  # fmt: skip
 START = datetime(2026, 9, 19, 18, 0, 0, tzinfo=timezone.utc)
 
 
@@ -264,18 +271,17 @@ class Player:
     ) -> None:
         self.world = world
         self.targeted = list(world.hosts if targeted is None else targeted)
-        self.options: Json = {"wait": 0, "wait_round": 10, "serial": ["100%"], "forks": 50, **options}
+        self.options: Json = {**OPTIONS, **options}
         self.run = begin(run_id, f"name of {run_id}", self.options, world.now)
         self.names: dict[str, str] = {}
-        self.told: dict[str, Json] = {}
+        self.results: dict[str, Json] = {}
         self.lines: list[str] = []
-        self.said: t.Callable[[str], str] = lambda _event_id: ""
+        self.answer: t.Callable[[str], str] = lambda _event_id: ""
         self.asked: list[str] = []
         self.approved: list[tuple[str, str]] = []
         self.orders: list[tuple[int, str, str]] = []
-        self.answers: dict[str, bool] = {}
+        self.confirmations: dict[str, bool] = {}
         self.approvals: list[Json] = []
-        self._step_answers: dict[str, Json] = {}
 
     @property
     def run_id(self) -> str:
@@ -283,7 +289,7 @@ class Player:
 
     def one_pass(self) -> bool:
         """Whether the run goes on after it."""
-        if self.run["done"]:
+        if self.run["finished"]:
             return False
         first = self.run["pass"] == 0
         if not first:
@@ -291,20 +297,20 @@ class Player:
             self._approve()
         self._act((self.run["only"] or self.targeted) if first else self.run["involved"])
         before = self.run
-        seen = Seen(
-            hosts=self.told,
+        given = PassInput(
+            hosts=self.results,
             groups=self.world.groups,
-            names=self.names,
+            inventory_names=self.names,
             now=self.world.now,
             approvals=self.approvals,
-            answers=self.answers,
-            unasked=set(self.targeted).difference(self.run["only"] or self.targeted),
+            confirmations=self.confirmations,
+            not_asked=set(self.targeted).difference(self.run["only"] or self.targeted),
         )
-        # All of it has to survive as facts.
-        self.run = json.loads(json.dumps(advance(before, seen)))
+        # All of it has to survive as JSON.
+        self.run = json.loads(json.dumps(advance(before, given)))
         self.lines += messages(before, self.run, self.world.now)
         self._check_approvals()
-        return not self.run["done"]
+        return not self.run["finished"]
 
     def play(self, passes: int = 400, each: t.Callable[[], t.Any] | None = None) -> Json:
         for _pass in range(passes):
@@ -327,10 +333,10 @@ class Player:
     # ---- what the playbook does
 
     def _confirm(self) -> None:
-        self.answers = {}
+        self.confirmations = {}
         for one in self.run["confirm"] if self.run["next"] == "confirm.yml" else []:
             self.asked.append(one["event_id"])
-            self.answers[one["event_id"]] = self.said(one["event_id"]) == "yes"
+            self.confirmations[one["event_id"]] = self.answer(one["event_id"]) == "yes"
 
     def _approve(self) -> None:
         self.approvals = []
@@ -338,9 +344,9 @@ class Player:
             host = self.world.hosts[one["host"]]
             self.approved.append((one["event"]["event_id"], one["host"]))
             order = Order("approve", [one["event"]], max_age=one["max_age"])
-            told = admitted(host.call(order, self.run_id))
+            result = admitted(host.call(order, self.run_id))
             self.world.now = max(self.world.now, host.clock.now)
-            self.approvals.append({**told, "event_id": one["event"]["event_id"], "host": one["host"]})
+            self.approvals.append({**result, "event_id": one["event"]["event_id"], "host": one["host"]})
 
     def _act(self, hosts: t.Iterable[str]) -> None:
         ends = [self.world.now + 0.5]
@@ -348,10 +354,10 @@ class Player:
             host = self.world.hosts[name]
             order = self.run["orders"].get(name, {"order": "look"})
             self.orders.append((self.run["pass"] + 1, name, order["order"]))
-            told = admitted(host.call(self._order(host, order), self.run_id, **self._claim(order)))
+            result = admitted(host.call(self._order(host, order), self.run_id, **self._claim(order)))
             ends.append(host.clock.now)
-            self.told[name] = {
-                **told,
+            self.results[name] = {
+                **result,
                 "host": name,
                 "at": host.clock.now,
                 "pass": self.run["pass"] + 1,
@@ -359,12 +365,13 @@ class Player:
                 "events": [one["event_id"] for one in order.get("events") or []],
                 "settings": {**host.settings, "steps": len(host.steps) + len(host.checkpoint)},
                 "mistakes": list(host.mistakes),
+                "step": {"tasks": "user_tasks.yml"},
                 "interruptions": [],
             }
         self.world.now = max(ends)
 
     def _claim(self, order: Json) -> Json:
-        return {"force": bool(self.options.get("force_claim"))} if order["order"] != "look" else {}
+        return {"force": self.options["force_claim"]} if order["order"] != "look" else {}
 
     def _order(self, host: SimulatedHost, order: Json) -> Order:
         more: Json = {"wait": order.get("wait", 0.0), "known": order.get("known", "")}
@@ -393,16 +400,16 @@ class Player:
     def _check_approvals(self) -> None:
         for one in self.run["approve"]:
             event_id = one["event"]["event_id"]
-            entries = [story["entry"] for story in self.run["events"].values()]
+            entries = [event["entry"] for event in self.run["events"].values()]
             entry = next(entry for entry in entries if entry["event_id"] == event_id)
             for name in entry["hosts"]:
-                told = self.told.get(name) or {}
-                current = told.get("pass") == self.run["pass"] and told.get("order") == "ready"
-                record = (told.get("observation") or {}).get("record") or {"events": {}}
+                result = self.results.get(name) or {}
+                current = result.get("pass") == self.run["pass"] and result.get("order") == "ready"
+                record = (result.get("observation") or {}).get("record") or {"events": {}}
                 noted = record["events"].get(event_id.lower()) or {"ready": None, "claim": {}}
                 if not noted["ready"] or noted["claim"]["run_id"] != self.run_id:
                     self.world.violations.append(f"{event_id} is to be approved against the record of {name}")
-                if not current or (told["report"] or {}).get("state") != "ready" or event_id not in told["events"]:
+                if not current or (result["report"] or {}).get("state") != "ready" or event_id not in result["events"]:
                     self.world.violations.append(f"{event_id} is to be approved without a report of {name}")
             if entry["holds"] or not entry["hosts"] or entry["unknown_names"]:
                 self.world.violations.append(f"{event_id} is to be approved although {entry['holds']}")

@@ -73,12 +73,12 @@ def test_one_event_that_is_held_does_not_hold_another() -> None:
         (
             event("E1", "vm1"),
             {"settings": for_all(["web1"], min_available=3), "groups": {"web": ["web1", "web2", "web3"]}},
-            "put off until 2026-09-19T18:10:00Z: group 'web' would have 2 of 3 hosts available, 3 are required",
+            "deferred until 2026-09-19T18:10:00Z: group 'web' would have 2 of 3 hosts available, 3 are required",
         ),
         (
             event("E1", "vm1", seconds_left=86400),
             {"settings": {"web1": {"window": {"start": "20:00", "end": "21:00"}}}},
-            "put off until 2026-09-19T20:00:00Z: the window is 20:00-21:00 UTC",
+            "deferred until 2026-09-19T20:00:00Z: graceful_window is 20:00-21:00 UTC",
         ),
         (event("E1"), {}, "it names no VMs"),
         (event("E1", "vm9"), {}, "no host of the inventory is known to be affected"),

@@ -14,9 +14,12 @@ from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar
 from ansible_collections.graceful.azure.plugins.module_utils._document import EVENT_FIELDS
 from ansible_collections.graceful.azure.plugins.plugin_utils._door import MODES, MOST, STATES, admitted
-from ansible_collections.graceful.azure.plugins.plugin_utils._recap import messages, report, standing
-from ansible_collections.graceful.azure.plugins.plugin_utils._reconcile import Seen, advance, begin
+from ansible_collections.graceful.azure.plugins.plugin_utils._pass import PassInput
+from ansible_collections.graceful.azure.plugins.plugin_utils._progress import messages, status
+from ansible_collections.graceful.azure.plugins.plugin_utils._recap import report
+from ansible_collections.graceful.azure.plugins.plugin_utils._reconcile import advance, begin
 from ansible_collections.graceful.azure.tests.unit.plugin_utils.fleets import event
+from ansible_collections.graceful.azure.tests.unit.plugin_utils.simulation import OPTIONS
 
 Json = dict[str, t.Any]
 Path = tuple[t.Any, ...]
@@ -151,13 +154,14 @@ def test_a_payload_in_any_field_can_only_be_read(path: Path) -> None:
 
 @pytest.mark.parametrize("payload", PAYLOADS)
 def test_a_payload_in_every_field_ends_no_run_and_reaches_no_message(payload: str) -> None:
-    run = begin("run-1", "a run", {"wait": 0}, NOW)
+    run = begin("run-1", "a run", OPTIONS, NOW)
     for number, path in enumerate(FIELDS):
         told = {**admitted(with_value(path, PAYLOADS[payload])), "host": "web1", "pass": number + 1, "order": "ready",
-                "events": ["E1"], "settings": SETTINGS, "mistakes": [], "interruptions": [], "at": NOW}  # fmt: skip
-        seen = Seen({"web1": told}, {"all": ["web1"]}, {"web1": "vm1"}, NOW + number)
-        before, run = run, advance({**run, "done": False}, seen)
-        said = [*messages(before, run, NOW), *standing(run), *texts_in(report(run))]
+                "events": ["E1"], "settings": SETTINGS, "mistakes": [], "interruptions": [],
+                "at": NOW, "step": {"tasks": ""}}  # fmt: skip
+        given = PassInput({"web1": told}, {"all": ["web1"]}, {"web1": "vm1"}, NOW + number)
+        before, run = run, advance({**run, "finished": None}, given)
+        said = [*messages(before, run, NOW), *status(run), *texts_in(report(run))]
         json.dumps(run, allow_nan=False)
         for text in said:
             assert text.isprintable()

@@ -45,8 +45,8 @@ def test_the_message_its_data_or_the_event_in_it_also_as_text(given: t.Any) -> N
 
 
 def test_a_message_says_who_its_sender_is() -> None:
-    assert read_event(MESSAGE, "graceful_event")["told_by"] == {"web1": "shop_0"}
-    assert read_event(EVENT, "graceful_event")["told_by"] == {}
+    assert read_event(MESSAGE, "graceful_event")["sender"] == {"web1": "shop_0"}
+    assert read_event(EVENT, "graceful_event")["sender"] == {}
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_it_is_never_evaluated() -> None:
 
 def test_the_hosts_behind_the_names_whatever_their_case() -> None:
     assert asked().hosts == ["web1", "web2"]
-    assert asked().message == "Reboot 'E1': of 5 hosts only web1 and web2 are asked."
+    assert asked().message == "Reboot 'E1': of 5 hosts, only web1 and web2 are asked."
 
 
 def test_a_name_that_several_hosts_may_have_means_all_of_them() -> None:
@@ -106,7 +106,7 @@ def test_a_name_that_several_hosts_may_have_means_all_of_them() -> None:
     [
         (["shop_0", "stranger"], "nobody knows the Azure name 'stranger', so all hosts are asked"),
         ([], "names no VMs: all hosts are asked"),
-        (["shop_9"], "web9 not in this run, so all its hosts are asked"),
+        (["shop_9"], "web9 is not in this run, so all hosts are asked"),
     ],
 )
 def test_a_name_that_nobody_knows_means_everyone(resources: list[str], words: str) -> None:

@@ -64,7 +64,7 @@ def test_an_event_is_whole_in_the_plan() -> None:
 def test_nothing_announced_is_an_empty_plan() -> None:
     made = plan(fleet(), now=NOW)
     assert made["events"] == []
-    assert made["summary"] == ["Events: 0. Hosts that they touch: 0 of 3."]
+    assert made["summary"] == ["Events: 0. Affected hosts: 0 of 3."]
 
 
 def test_only_an_affected_host_that_can_be_asked_may_approve() -> None:
@@ -89,7 +89,7 @@ def test_only_an_affected_host_that_can_be_asked_may_approve() -> None:
         ({}, {"targeted": ["web1", "web3"]}, "web2 is outside this run (--limit)"),
         ({"events": []}, {}, "web2 is named in it but did not see it when asked"),
         ({"vm_name": None}, {}, "no inventory host has the Azure name 'vm2'"),
-        ({"vm_name": None}, {}, "it may mean web2: what Azure calls them is not known (set graceful_vm_name)"),
+        ({"vm_name": None}, {}, "it may affect web2, whose Azure name is not known (set graceful_vm_name)"),
         ({"vm_name": ""}, {}, "no inventory host has the Azure name 'vm2'"),
         ({"vm_name": "vm1"}, {}, "web1 and web2 have the same Azure name 'vm1'"),
     ],
@@ -150,7 +150,7 @@ def test_an_event_that_no_reachable_host_sees_is_held() -> None:
 
 def test_an_event_without_resources_is_held() -> None:
     entry = only(fleet(event("E1")))
-    assert entry["holds"] == ["it names no VMs, so nobody knows whom it affects"]
+    assert entry["holds"] == ["it names no VMs, so it is not known which hosts it affects"]
     assert entry["approvable"] is False
     assert entry["action"] == "notify"
 
@@ -360,8 +360,8 @@ def test_the_window_counts_only_if_it_opens_before_the_deadline(left: int | None
         assert entry["holds"] == []
     else:
         assert entry["drain"] == []
-        assert entry["wait_reason"] == "the window is 08:00-16:00 UTC"
-        assert entry["holds"] == [f"put off until {wait_until}: the window is 08:00-16:00 UTC"]
+        assert entry["deferral"] == f"deferred until {wait_until}: graceful_window is 08:00-16:00 UTC"
+        assert entry["holds"] == [entry["deferral"]]
         assert entry["approvable"] is True
 
 
@@ -411,7 +411,7 @@ def test_the_nearest_deadline_goes_first_and_the_rest_waits_until_it_must() -> N
     assert made["E2"]["holds"] == []
     assert made["E1"]["drain"] == []
     assert made["E1"]["wait_until"] == "2026-09-19T18:10:00Z"
-    assert made["E1"]["wait_reason"] == "group 'web' would have 1 of 3 hosts available, 2 are required"
+    assert made["E1"]["deferral"].split(": ")[1] == "group 'web' would have 1 of 3 hosts available, 2 are required"
 
 
 def test_among_equal_deadlines_the_smaller_id_goes_first() -> None:
@@ -499,7 +499,7 @@ def test_without_groups_the_minimum_is_that_of_all_hosts() -> None:
 def test_a_window_that_cannot_be_kept_is_mentioned() -> None:
     seen = fleet(event("E1", "vm1"))
     reason = only(seen, settings=for_all(seen, window={"start": "02:00", "end": "02:30"}))["reason"]
-    assert reason.endswith(" It is outside graceful_window (02:00-02:30 UTC): NotBefore comes before it opens.")
+    assert reason.endswith(" It is outside graceful_window (02:00-02:30 UTC), which opens too late for it.")
 
 
 def test_the_summary_tells_the_plan_in_words() -> None:
@@ -510,8 +510,8 @@ def test_the_summary_tells_the_plan_in_words() -> None:
     settings = {**for_all(seen, min_available={"wbe": 1}), "web9": {"policy": policy}}
     made = plan(seen, settings=settings, now=NOW)
     assert made["summary"] == [
-        "Events: 2. Hosts that they touch: 2 of 4.",
-        "Not reached, so nobody knows what awaits them: web3.",
+        "Events: 2. Affected hosts: 2 of 4.",
+        "Not reached, so it is not known what is announced to them: web3.",
         "web4 could not be asked: 'HTTP 500'",
         "graceful_min_available names the group 'wbe', which the inventory does not have: it protects nothing.",
         "graceful_policy names the group 'batch', which the inventory does not have: no host matches it.",

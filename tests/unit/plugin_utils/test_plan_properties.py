@@ -338,7 +338,7 @@ def test_what_happens_early_leaves_every_group_its_minimum(world: World) -> None
 @given(worlds() | busy_worlds())
 def test_every_event_that_is_put_off_says_until_when_and_not_past_its_deadline(world: World) -> None:
     for entry in world.plan()["events"]:
-        assert (entry["wait_until"] is None) == (entry["wait_reason"] is None)
+        assert (entry["wait_until"] is None) == (entry["deferral"] == "")
         if entry["wait_until"] is not None:
             assert entry["wait_until"] > NOW
             assert entry["seconds_left"] > 0

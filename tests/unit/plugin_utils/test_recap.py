@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.graceful.azure.plugins.module_utils._document import EVENT_FIELDS
-from ansible_collections.graceful.azure.plugins.plugin_utils._recap import failure_of, messages, planned, standing
+from ansible_collections.graceful.azure.plugins.plugin_utils._progress import messages, planned, status
+from ansible_collections.graceful.azure.plugins.plugin_utils._recap import failure_of
 from ansible_collections.graceful.azure.plugins.plugin_utils._report import VERDICTS
 from ansible_collections.graceful.azure.tests.unit.module_utils.engine_world import step
 from ansible_collections.graceful.azure.tests.unit.plugin_utils.simulation import Player, World
@@ -123,6 +124,18 @@ def test_a_ready_host_that_verifies_itself_again_is_not_said_to_drain(world: Wor
     assert not any(".." in line for line in [*player.lines, *player.report()["messages"]])
 
 
+def test_why_an_approval_failed_is_printed_once_and_is_the_reason_if_the_run_ends_after_it(world: World) -> None:
+    (web1,) = world.add("web1", gone_timeout=30)
+    world.announce("E1", "web1", notice=120, delay=10_000)
+    player = Player(world)
+    player.play_until(lambda: bool(player.run["approve"]))
+    web1.away = lambda _now: True
+    report = player.play()
+    unknown = "it is not known whether web1 has approved it: no route to host"
+    assert [line.split(" ", 1)[1] for line in player.lines].count(f"Reboot of web1: {unknown}.") == 1
+    assert story(report)["holds"] == [unknown]
+
+
 # The plan
 
 
@@ -137,7 +150,7 @@ def test_the_plan_says_what_begins_now_and_what_speaks_against_an_approval(world
     world.announce("E1", "web1", "vm9")
     world.announce("E2", "web2")
     assert plan_of(world) == [
-        "Events: 2. Hosts that they touch: 2 of 2.",
+        "Events: 2. Affected hosts: 2 of 2.",
         "'E1': Reboot of web1 in 5 min: drain, then approve (rule 'reboot or move'):"
         " a drained host loses nothing, and approving saves the wait.",
         "  drain now: web1",
@@ -196,7 +209,7 @@ def test_the_last_screen_says_what_is_announced_what_is_done_and_what_is_stuck(w
     world.announce("E1", "web1", "web2")
     player = Player(world)
     player.play_until(lambda: player.run["pass"] == 2)
-    first, *more = standing(player.run)
+    first, *more = status(player.run)
     assert first.startswith("Reboot of web1 and web2, in 5 min: HELD, not approved, because web2 is not ready: ")
     assert DRAIN_FAILS in first
     assert more == ["  ready: web1", "  not ready yet: web2"]
@@ -207,7 +220,7 @@ def test_an_event_that_is_over_is_not_standing(world: World) -> None:
     world.announce("E1", "web1")
     player = Player(world)
     player.play()
-    assert standing(player.run) == []
+    assert status(player.run) == []
 
 
 # After the run
@@ -314,7 +327,7 @@ def test_groups_that_do_not_exist_mistakes_and_webhooks_that_nobody_can_be_told_
     told = "\n".join(player.report()["messages"])
     assert "group 'wbe', which the inventory does not have" in told
     assert "graceful_polcy is set" in told
-    assert "Nobody is told: graceful_webhooks must be a list." in told
+    assert "No webhooks are sent: graceful_webhooks must be a list." in told
 
 
 def test_check_mode_fails_if_something_is_written_wrong(world: World) -> None:
@@ -367,7 +380,7 @@ def test_what_azure_starts_when_all_are_ready_is_completed(world: World) -> None
     world.add("web1", confirm=True)
     world.announce("E1", "web1", notice=60)
     player = Player(world)
-    player.said = lambda _event_id: "no"
+    player.answer = lambda _event_id: "no"
     report = player.play()
     assert "NOT READY" not in "".join(report["messages"])
     assert report["hosts"]["web1"]["result"] == "restored"
@@ -398,9 +411,13 @@ def test_a_run_that_finds_nothing_says_so_once(world: World) -> None:
         (
             {"window": {"start": "23:00", "end": "23:30"}},
             {"notice": 40_000},
-            "Reboot of web1 is deferred until 2026-09-19T23:00:00Z, which another run has to look after.",
+            "Reboot of web1 is deferred until 2026-09-19T23:00:00Z: start another run then.",
         ),
-        ({}, {"lasts": 10_000}, "Reboot of web1 has not gone in the time that a run waits for it."),
+        (
+            {},
+            {"lasts": 10_000},
+            "Reboot of web1 is not over in the time that a run waits for it (graceful_gone_timeout).",
+        ),
     ],
     ids=["nothing to do", "mistake", "deferred", "expired"],
 )

@@ -11,8 +11,9 @@ import typing as t
 from pathlib import Path
 
 import pytest
+from ansible_collections.graceful.azure.plugins.plugin_utils._pass import MAX_RESTARTS, PassInput
 from ansible_collections.graceful.azure.plugins.plugin_utils._recap import last_occasions
-from ansible_collections.graceful.azure.plugins.plugin_utils._reconcile import MOST_JOININGS, Seen, advance
+from ansible_collections.graceful.azure.plugins.plugin_utils._reconcile import advance
 from ansible_collections.graceful.azure.tests.unit.module_utils.engine_world import step
 from ansible_collections.graceful.azure.tests.unit.plugin_utils.simulation import Player, World
 
@@ -428,7 +429,7 @@ def test_a_host_whose_azure_name_an_earlier_run_learnt_is_called_by_its_name(
     world.hosts["web2"].away = lambda _now: True
     event = world.announce("E1", "web1", "web2")
     player = Player(world, targeted=targeted)
-    player.run["learnt"] = {"web2": "VM-web2"}
+    player.run["earlier_names"] = {"web2": "VM-web2"}
     report = player.play()
     assert word in holds(report)
     assert "no inventory host" not in holds(report)
@@ -440,7 +441,7 @@ def test_a_name_that_another_host_has_now_is_not_that_of_the_host_that_once_told
     world.hosts["old"].away = lambda _now: True
     event = world.announce("E1", "web1")
     player = Player(world)
-    player.run["learnt"] = {"old": "vm-web1"}
+    player.run["earlier_names"] = {"old": "vm-web1"}
     assert outcome(player.play()) == "completed"
     assert len(event.posts) == 1
 
@@ -451,7 +452,7 @@ def test_a_host_cannot_pass_for_another_one_that_cannot_be_asked(world: World) -
     world.hosts["web1"].vm_name = "vm-web2"
     event = world.announce("E1", "web2")
     player = Player(world)
-    player.run["learnt"] = {"web1": "vm-web1", "web2": "vm-web2"}
+    player.run["earlier_names"] = {"web1": "vm-web1", "web2": "vm-web2"}
     assert "web1 and web2 have the same Azure name 'vm-web2'" in holds(player.play())
     assert event.posts == []
     # The next run is not to believe it either.
@@ -476,7 +477,7 @@ def test_a_host_that_the_inventory_gives_another_name_has_it(world: World) -> No
     event = world.announce("E1", "web1")
     player = Player(world)
     player.names = {"web1": "vm-web1"}
-    player.run["learnt"] = {"web1": "vm-before", "old": "vm-web1"}
+    player.run["earlier_names"] = {"web1": "vm-before", "old": "vm-web1"}
     assert outcome(player.play()) == "completed"
     assert (len(event.posts), player.run["doubtful_names"]) == (1, [])
 
@@ -486,7 +487,7 @@ def test_who_could_not_be_asked_for_its_name_is_said_beside_a_name_that_nobody_h
     world.hosts["web2"].away = lambda _now: True
     world.announce("E1", "web1", "web2")
     said = holds(Player(world).play())
-    assert "no inventory host has the Azure name 'vm-web2'; web2 could not be asked what Azure calls it" in said
+    assert "no inventory host has the Azure name 'vm-web2'; web2 could not be asked for its Azure name" in said
 
 
 def test_a_host_that_does_not_see_the_event_holds_it(world: World) -> None:
@@ -581,7 +582,7 @@ def test_a_host_that_ansible_does_not_come_back_to_is_not_waited_for(
 
     def act_and_lose(hosts: t.Sequence[str]) -> None:
         act(hosts)
-        player.told["web2"]["lost"] = True
+        player.results["web2"]["lost"] = True
 
     monkeypatch.setattr(player, "_act", act_and_lose)
     report = player.play(passes=3)
@@ -606,6 +607,17 @@ def test_a_host_that_comes_back_late_is_still_put_back(world: World) -> None:
     event = world.announce("E1", "web1", lasts=30)
     world.hosts["web1"].away = lambda now: bool(event.posts) and event.starts < now < event.starts + 100
     assert results(Player(world).play()) == {"web1": "restored"}
+
+
+def test_a_host_that_comes_back_after_the_timeout_is_put_back_by_a_run_that_still_goes_on(world: World) -> None:
+    (web1, _web2) = world.add("web1", "web2", gone_timeout=30)
+    event = world.announce("E1", "web1", notice=60)
+    world.announce("E2", "web2", lasts=300)
+    world.hosts["web2"].settings["gone_timeout"] = 600
+    web1.away = lambda now: bool(event.posts) and event.starts < now < event.not_before + 100
+    report = Player(world).play()
+    assert results(report) == {"web1": "restored", "web2": "restored"}
+    assert report["result"] == "done"
 
 
 def test_nobody_who_could_not_ask_says_that_nothing_is_announced(world: World) -> None:
@@ -678,7 +690,7 @@ def test_a_person_is_asked_once_and_only_a_yes_approves(world: World, said: str,
     world.add("web2")
     event = world.announce("E1", "web1", "web2")
     player = Player(world)
-    player.said = lambda _event_id: said
+    player.answer = lambda _event_id: said
     report = player.play()
     assert player.asked == ["E1"]
     assert len(event.posts) == posts
@@ -699,7 +711,7 @@ def test_a_host_that_is_not_ready_any_more_when_the_person_has_answered_holds_th
         web2.machine.fail("do app")
         return "yes"
 
-    player.said = answer
+    player.answer = answer
     player.play()
     assert event.posts == []
 
@@ -752,17 +764,17 @@ def test_a_report_that_a_host_is_ready_does_not_count_if_its_record_says_otherwi
     world.announce("E1", "web1", "web2", notice=3600)
     player = Player(world)
     player.play_until(lambda: bool(player.run["approve"]))
-    told = {host: {**one, "pass": player.run["pass"] + 1} for host, one in player.told.items()}
-    seen = Seen(told, world.groups, {}, world.now)
-    assert [one["event"]["event_id"] for one in advance(player.run, seen)["approve"]] == ["E1"]
+    told = {host: {**one, "pass": player.run["pass"] + 1} for host, one in player.results.items()}
+    given = PassInput(told, world.groups, {}, world.now)
+    assert [one["event"]["event_id"] for one in advance(player.run, given)["approve"]] == ["E1"]
     changed = copy.deepcopy(told)
     if change is None:
         changed["web2"]["observation"]["record"] = None
     else:
         change(changed["web2"]["observation"]["record"])
-    run = advance(player.run, seen._replace(hosts=changed))
+    run = advance(player.run, given._replace(hosts=changed))
     assert run["approve"] == []
-    assert "web2 is not ready: its record does not say" in " ".join(run["events"]["e1"]["waits_for"])
+    assert "web2 is not ready: its record does not say" in " ".join(run["events"]["e1"]["all_holds"])
     assert run["orders"]["web2"]["order"] == "ready"
 
 
@@ -772,11 +784,11 @@ def test_a_step_that_a_host_has_asked_for_long_ago_is_not_taken_before_it_is_ask
     world.announce("E1", "web1", notice=3600)
     player = Player(world)
     player.play_until(lambda: bool(player.run.get("controller_steps")))
-    told, before = player.told["web1"], player.run
+    told, before = player.results["web1"], player.run
     late = {"web1": {**told, "pass": before["pass"] + 1}}
-    seen = Seen(late, world.groups, {}, told["at"] + 61)
-    assert advance(before, seen)["controller_steps"] == {}
-    assert advance(before, seen._replace(now=told["at"] + 30))["controller_steps"]["web1"]["name"] == "lb"
+    given = PassInput(late, world.groups, {}, told["at"] + 61)
+    assert advance(before, given)["controller_steps"] == {}
+    assert advance(before, given._replace(now=told["at"] + 30))["controller_steps"]["web1"]["name"] == "lb"
 
 
 def test_a_step_of_the_controller_that_somebody_undid_while_the_person_was_asked_is_taken_again(world: World) -> None:
@@ -790,7 +802,7 @@ def test_a_step_of_the_controller_that_somebody_undid_while_the_person_was_asked
         web1.machine.out.clear()
         return "yes"
 
-    player.said = said
+    player.answer = said
     assert player.play()["result"] == "done"
     assert len(event.posts) == 1
     assert web1.machine.happened[:4] == ["do lb", "do second", "do lb", "do second"]
@@ -869,7 +881,7 @@ def test_check_mode_fails_if_the_webhooks_are_written_wrong(world: World) -> Non
     player.run["options"]["webhook_mistake"] = "graceful_webhooks[0] needs a url"
     report = player.play()
     assert report["result"] == "failed"
-    assert "Nobody is told: graceful_webhooks[0] needs a url" in report["messages"]
+    assert "No webhooks are sent: graceful_webhooks[0] needs a url" in report["messages"]
 
 
 def test_a_name_that_was_wrong_in_the_beginning_holds_to_the_end(world: World) -> None:
@@ -1118,7 +1130,9 @@ def test_what_a_live_run_has_not_put_back_yet_is_told_and_left_alone(world: Worl
     claim(world, "web1", "E0", "run-9")
     report = Player(world).play()
     told = report["messages"][0]
-    assert told.startswith("web1: drained by the run 'name of run-9', which last gave a sign 0 s ago. If it is dead: ")
+    assert told.startswith(
+        "web1: drained by the run 'name of run-9', which was last active 0 s ago. If that run is dead: "
+    )
     assert world.drained() == ["web1"]
 
 
@@ -1127,13 +1141,13 @@ def test_what_another_run_has_on_the_same_host_is_not_counted_as_closed_by_this_
     world.announce("E1", "web1")
     player = Player(world)
     player.play()
-    told, closed = player.told["web1"], player.told["web1"]["report"]["closed"]
+    told, closed = player.results["web1"], player.results["web1"]["report"]["closed"]
     # The host tells its whole record as it was.
     closed["events"]["e2"] = {**closed["events"]["e1"], "claim": {**closed["events"]["e1"]["claim"], "run_id": "run-9"}}
     before = {**player.run, "pass": told["pass"] - 1}
-    before["hosts"]["web1"]["closed"] = []
-    after = advance(before, Seen(player.told, world.groups, {}, world.now))
-    assert after["hosts"]["web1"]["closed"] == ["e1"]
+    before["hosts"]["web1"]["put_back"] = []
+    after = advance(before, PassInput(player.results, world.groups, {}, world.now))
+    assert after["hosts"]["web1"]["put_back"] == ["e1"]
 
 
 def test_an_event_that_a_dead_run_began_is_taken_over(world: World) -> None:
@@ -1199,11 +1213,11 @@ def test_a_run_that_hosts_joined_too_often_leaves_the_event_to_another(world: Wo
     world.hosts["web1"].takes["app"] = 15
     player = Player(world)
     player.one_pass()
-    player.run["joinings"] = MOST_JOININGS
+    player.run["restarts"] = MAX_RESTARTS
     event.resources.append("vm-web2")
     report = player.play()
     assert event.posts == []
-    assert "web2 cannot join this run any more: start another run" in holds(report)
+    assert "web2 cannot be added to this run any more: start another run" in holds(report)
     # The next run does it all.
     world.now += 1
     assert outcome(Player(world, "run-2").play()) == "completed"
@@ -1374,7 +1388,7 @@ def test_a_run_for_one_event_asks_its_hosts_only(world: World) -> None:
     player = run_for(world, "web3", "web7")
     assert outcome(player.play()) == "completed"
     assert called(player) == ["web3", "web7"]
-    assert not player.run["asks_all"]
+    assert not player.run["ask_all_reason"]
 
 
 def test_a_run_for_one_event_that_is_over_asks_its_hosts_only_and_ends(world: World) -> None:
@@ -1429,7 +1443,7 @@ def test_a_run_for_one_event_holds_as_any_other(world: World) -> None:
     world.announce("E1", "web1", "web2", notice=100)
     world.hosts["web2"].away = lambda _now: True
     player = run_for(world, "web1", "web2")
-    player.run["learnt"] = {"web2": "vm-web2"}
+    player.run["earlier_names"] = {"web2": "vm-web2"}
     report = player.play()
     assert outcome(report) == "held"
     assert "web2 cannot be reached" in holds(report)
