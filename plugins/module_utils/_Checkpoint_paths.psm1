@@ -85,7 +85,7 @@ function Get-NotedArchive {
 function Get-Archive {
     param($Tools)
     $directory = Get-Full ([System.Environment]::ExpandEnvironmentVariables([string]$Tools.Directory))
-    return $directory.TrimEnd('\') + '\' + ([string]$Tools.FileName -replace '\.tar\.gz$', '.zip')
+    return $directory.TrimEnd('\') + '\' + [string]$Tools.FileName
 }
 
 function Get-Full {
@@ -176,11 +176,6 @@ function Get-Target {
     return "$($kind.Value) $(@($item.Target) -join '|')"
 }
 
-function Get-Reason {
-    param([System.Management.Automation.ErrorRecord]$Thrown)
-    return (Format-GracefulText $Thrown.Exception.GetBaseException().Message 200).TrimEnd('.')
-}
-
 function Confirm-Time {
     param($Tools, [string]$Message)
     if ((& $Tools.Left) -le 0) { Stop-GracefulStep -Late "The time for it is over. $Message." }
@@ -211,7 +206,7 @@ function Save-Path {
     }
     catch {
         if ($null -ne (Get-GracefulError $_)) { throw }
-        Stop-GracefulStep ("Saving to $(Format-GracefulText $Archive) failed: $(Get-Reason $_). Nothing was saved. If there is no room, or it may " +
+        Stop-GracefulStep ("Saving to $(Format-GracefulText $Archive) failed: $(Get-GracefulReason $_). Nothing was saved. If there is no room, or it may " +
             'not be written there, choose another place (graceful_checkpoint_dir).')
     }
     finally {
@@ -226,7 +221,7 @@ function Get-Existing {
     $shown = Format-GracefulText $Path 200
     $attributes = $null
     try { $attributes = Get-Attribute $root }
-    catch { Stop-GracefulStep "$shown cannot be saved: $(Get-Reason $_)." }
+    catch { Stop-GracefulStep "$shown cannot be saved: $(Get-GracefulReason $_)." }
     if ($null -eq $attributes) { Stop-GracefulStep "$shown is not there, so it cannot be saved. Check the paths of the checkpoint." }
     if (Get-Target $root $attributes) {
         Stop-GracefulStep "$shown is a link, a junction or a mount point, so it cannot be saved. Name what it leads to."
@@ -287,7 +282,7 @@ function Write-Archive {
 
 function New-Entry {
     param([string]$Path, [string]$Type, $Attributes)
-    $info = New-Object System.IO.FileInfo (Get-GracefulLongPath $Path)
+    $info = Get-Info $Path (Test-Directory $Attributes)
     return [ordered]@{
         path = $Path
         type = $Type
@@ -335,7 +330,7 @@ function Add-Tree {
                 Add-Remark $Remarks 'left out (vanished while it was read)' $path
                 continue
             }
-            Stop-GracefulStep ("$(Format-GracefulText $path 200) cannot be saved: $(Get-Reason $_). If a service uses it, stop that service " +
+            Stop-GracefulStep ("$(Format-GracefulText $path 200) cannot be saved: $(Get-GracefulReason $_). If a service uses it, stop that service " +
                 'in a drain step; if access is denied, manage the host as an administrator.')
         }
     }
@@ -372,14 +367,9 @@ function Copy-Stream {
             $size += $read
         }
         $null = $hash.TransformFinalBlock($buffer, 0, 0)
-        return @{ Size = $size; Checksum = (ConvertTo-Hex $hash.Hash) }
+        return @{ Size = $size; Checksum = [BitConverter]::ToString($hash.Hash).Replace('-', '').ToLowerInvariant() }
     }
     finally { $hash.Dispose() }
-}
-
-function ConvertTo-Hex {
-    param([byte[]]$Bytes)
-    return [BitConverter]::ToString($Bytes).Replace('-', '').ToLowerInvariant()
 }
 
 function Get-Checksum {
@@ -460,7 +450,7 @@ function Restore-Path {
     try {
         try { $file = New-Object System.IO.FileStream ((Get-GracefulLongPath (Get-Full $archive)), [System.IO.FileMode]::Open, [System.IO.FileAccess]::Read, [System.IO.FileShare]::Read) }
         catch {
-            Stop-GracefulStep ("The checkpoint $(Format-GracefulText $archive) cannot be read: $(Get-Reason $_). Nothing was put back. If you have " +
+            Stop-GracefulStep ("The checkpoint $(Format-GracefulText $archive) cannot be read: $(Get-GracefulReason $_). Nothing was put back. If you have " +
                 'a copy of it, put it there and run it again.')
         }
         $found = (Copy-Stream $file $null $Tools 'Nothing was put back. Give it more time').Checksum
@@ -475,7 +465,7 @@ function Restore-Path {
         }
         catch {
             if ($null -ne (Get-GracefulError $_)) { throw }
-            Stop-Damaged $archive (Get-Reason $_)
+            Stop-Damaged $archive (Get-GracefulReason $_)
         }
         try {
             $made = New-Object System.Collections.ArrayList
@@ -500,7 +490,7 @@ function Restore-Path {
                 catch {
                     $ours = Get-GracefulError $_
                     if ($null -ne $ours -and $ours.Kind -eq 'late') { throw }
-                    Stop-GracefulStep "Putting back $(Format-GracefulText $path 200) failed, after $($restored.Count) others: $(Get-Reason $_). Run it again."
+                    Stop-GracefulStep "Putting back $(Format-GracefulText $path 200) failed, after $($restored.Count) others: $(Get-GracefulReason $_). Run it again."
                 }
             }
             # What was put into a directory changed its time.
@@ -586,14 +576,13 @@ function Restore-File {
 
 function Set-Time {
     param($Entry, [bool]$IsDirectory)
-    $long = Get-GracefulLongPath ([string]$Entry['path'])
-    $info = New-Object System.IO.FileInfo $long
-    if ($IsDirectory) { $info = New-Object System.IO.DirectoryInfo $long }
+    $info = Get-Info ([string]$Entry['path']) $IsDirectory
     $info.CreationTimeUtc = New-Object System.DateTime ([long]$Entry['created'], [System.DateTimeKind]::Utc)
     $info.LastWriteTimeUtc = New-Object System.DateTime ([long]$Entry['modified'], [System.DateTimeKind]::Utc)
     $wanted = [System.IO.FileAttributes]([int]$Entry['attributes']) -band $script:Settable
     # Of a directory, what was there stays; a read-only file could not be written before.
-    [System.IO.File]::SetAttributes($long, (([System.IO.File]::GetAttributes($long) -band (-bnot $script:Settable)) -bor $wanted))
+    $info.Refresh()
+    $info.Attributes = ($info.Attributes -band (-bnot $script:Settable)) -bor $wanted
 }
 
 # ---- access rights

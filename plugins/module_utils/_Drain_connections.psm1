@@ -44,7 +44,7 @@ function Test-NoneOpen {
     )
     $shown = $ports -join ', '
     if ($peers.Count -eq 0) { return @{ Holds = $true; Message = "no connections on $shown" } }
-    $from = Format-Peer @($peers | Sort-Object -Unique)
+    $from = Format-GracefulList @($peers | Sort-Object -Unique) 3
     return @{ Holds = $false; Message = "$(Format-GracefulCount $peers.Count 'connection') on $shown, from $from" }
 }
 
@@ -88,13 +88,6 @@ function Test-Within {
         if ($same) { return $true }
     }
     return $false
-}
-
-function Format-Peer {
-    param([string[]]$Peers)
-    if ($Peers.Count -eq 1) { return $Peers[0] }
-    if ($Peers.Count -gt 3) { return ($Peers[0..2] -join ', ') + " and $($Peers.Count - 3) more" }
-    return ($Peers[0..($Peers.Count - 2)] -join ', ') + ' and ' + $Peers[-1]
 }
 
 Export-ModuleMember -Function 'Get-GracefulDrain_connections'

@@ -42,13 +42,8 @@ function Get-GracefulDrain_health_probe {
 
 function Invoke-Url {
     param($Options, [string]$Url, [double]$Seconds, [string]$Method)
-    $shown = Format-GracefulText $Url 200
-    $headers = $Options['headers']
-    if ($null -eq $headers) { $headers = @{} }
-    $told = Invoke-GracefulRequest -Url $Url -Seconds $Seconds -Method $Method -Headers $headers `
-        -User ([string]$Options['username']) -Secret ([string]$Options['password']) -NoVerify
-    if ($null -eq $told.Status) { return @{ Status = $null; Message = "$shown does not answer ($($told.Message))" } }
-    return @{ Status = $told.Status; Message = "$shown answers $($told.Status)" }
+    return Invoke-GracefulRequest -Url $Url -Seconds $Seconds -Method $Method -Headers $Options['headers'] `
+        -User $Options['username'] -Secret $Options['password'] -NoVerify
 }
 
 function Get-Answer {
@@ -68,12 +63,9 @@ function Get-LongerAnswer {
         $seen.Answer = Get-Answer $Options $Tools
         return @{ Holds = $seen.Answer.Healthy; Message = $seen.Answer.Message }
     }
-    try {
-        $null = & $Tools.Until $probe $lasting (Get-Pause $Options)
-    }
+    try { $null = & $Tools.Until $probe $lasting (Get-Pause $Options) }
     catch {
-        $ours = Get-GracefulError $_
-        if ($null -eq $ours -or $ours.Kind -ne 'late') { throw }
+        if ((Resolve-GracefulError $_).Kind -ne 'late') { throw }
         return @{ Answer = $seen.Answer; IsOut = $hasTime }
     }
     return @{ Answer = $seen.Answer; IsOut = $false }
@@ -113,19 +105,12 @@ function Get-Pause {
     return [Math]::Min([double]$Options['interval'], 1.0)
 }
 
-function Get-MarkerPath {
-    # Only a long path needs the other form, in which Windows corrects nothing.
-    param($Options)
-    if (([string]$Options['marker']).Length -lt 240) { return [string]$Options['marker'] }
-    return Get-GracefulLongPath $Options['marker']
-}
-
 function Test-Marker {
     # Whether the marker says that the host is out; null if only the health URL can tell.
     param($Options)
     if (-not $Options['marker']) { return $null }
     $there = $true
-    try { $null = [System.IO.File]::GetAttributes((Get-MarkerPath $Options)) }
+    try { $null = [System.IO.File]::GetAttributes((Get-GracefulLongPath $Options['marker'])) }
     catch {
         $why = $_.Exception.GetBaseException()
         if ($why -isnot [System.IO.FileNotFoundException] -and $why -isnot [System.IO.DirectoryNotFoundException]) {
@@ -138,7 +123,7 @@ function Test-Marker {
 
 function Set-Marker {
     param($Options, [bool]$Out)
-    $path = Get-MarkerPath $Options
+    $path = Get-GracefulLongPath $Options['marker']
     $shown = Format-GracefulText $Options['marker'] 200
     $make = $Out -eq ($Options['marker_means'] -eq 'out')
     try {

@@ -17,45 +17,49 @@ $script:Needed = @(
 )
 # What a site or a pool may take to start.
 $script:StartsWithin = 60.0
+$script:Site = @{ Noun = 'site'; Option = 'sites'; State = 'Get-WebsiteState'; Stop = 'Stop-Website'; Start = 'Start-Website' }
+$script:Pool = @{
+    Noun = 'application pool'; Option = 'app_pools'; State = 'Get-WebAppPoolState'; Stop = 'Stop-WebAppPool'; Start = 'Start-WebAppPool'
+}
 
 function Get-GracefulDrain_iis {
     return @{
         CarriesTraffic = $false
         Look = {
             param($Options, $Tools)
-            Confirm-GracefulCmdlet $script:Needed $script:Module 'Web-Scripting-Tools' 'does IIS run on this host?'
-            $sites = @(@($Options['sites']) | Where-Object { (Get-SiteState $_) -ne 'Stopped' })
-            $pools = @(@($Options['app_pools']) | Where-Object { (Get-PoolState $_) -ne 'Stopped' })
+            Confirm-Cmdlet
+            $sites = @(Get-Running $script:Site $Options)
+            $pools = @(Get-Running $script:Pool $Options)
             $message = "started: $(Format-Name $sites $pools)"
             return @{ Done = $sites.Count + $pools.Count -eq 0; Message = $message; Before = @{ sites = $sites; app_pools = $pools } }
         }
         Do = {
             param($Options, $Tools)
-            Confirm-GracefulCmdlet $script:Needed $script:Module 'Web-Scripting-Tools' 'does IIS run on this host?'
-            $running = @(@($Options['sites']) | Where-Object { (Get-SiteState $_) -ne 'Stopped' })
-            $pools = @(@($Options['app_pools']) | Where-Object { (Get-PoolState $_) -ne 'Stopped' })
+            Confirm-Cmdlet
+            $sites = @(Get-Running $script:Site $Options)
+            $pools = @(Get-Running $script:Pool $Options)
             $message = ''
             $ports = Get-WaitPort $Options
-            if ($ports.Count -gt 0 -and $running.Count + $pools.Count -gt 0) {
+            if ($ports.Count -gt 0 -and $sites.Count + $pools.Count -gt 0) {
                 $connections = Get-GracefulDrain_connections
                 $message = (& $connections.Do @{ ports = $ports; ignore_from = @($Options['ignore_from']) } $Tools).Message + '; '
             }
-            foreach ($name in $running) { Stop-One 'site' $name $Tools }
-            foreach ($name in $pools) { Stop-One 'application pool' $name $Tools }
+            foreach ($name in $sites) { Stop-One $script:Site $name $Tools }
+            foreach ($name in $pools) { Stop-One $script:Pool $name $Tools }
             $message += "stopped: $(Format-Name @($Options['sites']) @($Options['app_pools']))"
             return @{ Message = $message; Data = @{} }
         }
         Undo = {
             param($Options, $Tools, $Noted)
-            Confirm-GracefulCmdlet $script:Needed $script:Module 'Web-Scripting-Tools' 'does IIS run on this host?'
+            Confirm-Cmdlet
             # Copies: what is noted stays as it is.
             $pools = @(Get-Noted $Noted $Options 'app_pools').Clone()
             $sites = @(Get-Noted $Noted $Options 'sites').Clone()
             # A site answers only if its pool runs.
             [Array]::Reverse($pools)
             [Array]::Reverse($sites)
-            foreach ($name in $pools) { Start-One 'application pool' $name $Tools }
-            foreach ($name in $sites) { Start-One 'site' $name $Tools }
+            foreach ($name in $pools) { Start-One $script:Pool $name $Tools }
+            foreach ($name in $sites) { Start-One $script:Site $name $Tools }
             return "started: $(Format-Name $sites $pools)"
         }
         Merged = {
@@ -70,21 +74,21 @@ function Get-GracefulDrain_iis {
     }
 }
 
-function Get-SiteState {
-    param([string]$Name)
-    try { return (Read-State (Get-WebsiteState -Name $Name -ErrorAction Stop)) }
-    catch {
-        Stop-GracefulStep ("IIS has no site $(Format-GracefulQuoted $Name), or does not tell its state: " +
-            "$(Format-GracefulText $_.Exception.Message 300) Correct the step's sites.")
-    }
+function Confirm-Cmdlet {
+    Confirm-GracefulCmdlet $script:Needed $script:Module 'Web-Scripting-Tools' 'does IIS run on this host?'
 }
 
-function Get-PoolState {
-    param([string]$Name)
-    try { return (Read-State (Get-WebAppPoolState -Name $Name -ErrorAction Stop)) }
+function Get-Running {
+    param($What, $Options)
+    @($Options[$What.Option]) | Where-Object { (Get-State $What $_) -ne 'Stopped' }
+}
+
+function Get-State {
+    param($What, [string]$Name)
+    try { return (Read-State (& $What.State -Name $Name -ErrorAction Stop)) }
     catch {
-        Stop-GracefulStep ("IIS has no application pool $(Format-GracefulQuoted $Name), or does not tell its state: " +
-            "$(Format-GracefulText $_.Exception.Message 300) Correct the step's app_pools.")
+        Stop-GracefulStep ("IIS has no $($What.Noun) $(Format-GracefulQuoted $Name), or does not tell its state: " +
+            "$(Format-GracefulText $_.Exception.Message 300) Correct the step's $($What.Option).")
     }
 }
 
@@ -95,12 +99,6 @@ function Read-State {
     if ($Told -is [string]) { return $Told }
     if ($null -ne $Told.PSObject.Properties['Value']) { return [string]$Told.Value }
     return [string]$Told
-}
-
-function Get-State {
-    param([string]$What, [string]$Name)
-    if ($What -eq 'site') { return (Get-SiteState $Name) }
-    return (Get-PoolState $Name)
 }
 
 function Get-WaitPort {
@@ -119,45 +117,36 @@ function Get-WaitPort {
 }
 
 function Stop-One {
-    param([string]$What, [string]$Name, $Tools)
-    $shown = Format-GracefulQuoted $Name
+    param($What, [string]$Name, $Tools)
     try {
         # A pool that is stopping already would be an error.
-        if ((Get-State $What $Name) -eq 'Started') {
-            if ($What -eq 'site') { $null = Stop-Website -Name $Name -ErrorAction Stop }
-            else { $null = Stop-WebAppPool -Name $Name -ErrorAction Stop }
-        }
+        if ((Get-State $What $Name) -eq 'Started') { $null = & $What.Stop -Name $Name -ErrorAction Stop }
     }
     catch {
         if ($null -ne (Get-GracefulError $_)) { throw }
-        Stop-GracefulStep "The $What $shown could not be stopped: $(Format-GracefulText $_.Exception.Message 300)"
+        Stop-GracefulStep "The $($What.Noun) $(Format-GracefulQuoted $Name) could not be stopped: $(Format-GracefulText $_.Exception.Message 300)"
     }
     Wait-State $What $Name 'Stopped' $Tools (& $Tools.Left)
 }
 
 function Start-One {
-    param([string]$What, [string]$Name, $Tools)
-    $shown = Format-GracefulQuoted $Name
+    param($What, [string]$Name, $Tools)
     try {
         if ((Get-State $What $Name) -eq 'Stopping') { Wait-State $What $Name 'Stopped' $Tools (& $Tools.Left) }
-        if ((Get-State $What $Name) -eq 'Stopped') {
-            if ($What -eq 'site') { $null = Start-Website -Name $Name -ErrorAction Stop }
-            else { $null = Start-WebAppPool -Name $Name -ErrorAction Stop }
-        }
+        if ((Get-State $What $Name) -eq 'Stopped') { $null = & $What.Start -Name $Name -ErrorAction Stop }
     }
     catch {
         if ($null -ne (Get-GracefulError $_)) { throw }
-        Stop-GracefulStep "The $What $shown could not be started: $(Format-GracefulText $_.Exception.Message 300)"
+        Stop-GracefulStep "The $($What.Noun) $(Format-GracefulQuoted $Name) could not be started: $(Format-GracefulText $_.Exception.Message 300)"
     }
     Wait-State $What $Name 'Started' $Tools ([Math]::Min($script:StartsWithin, (& $Tools.Left)))
 }
 
 function Wait-State {
-    param([string]$What, [string]$Name, [string]$State, $Tools, [double]$Seconds)
-    $shown = Format-GracefulQuoted $Name
+    param($What, [string]$Name, [string]$State, $Tools, [double]$Seconds)
     $probe = {
         $now = Get-State $What $Name
-        return @{ Holds = $now -eq $State; Message = "the $What $shown is $($now.ToLowerInvariant())" }
+        return @{ Holds = $now -eq $State; Message = "the $($What.Noun) $(Format-GracefulQuoted $Name) is $($now.ToLowerInvariant())" }
     }
     $null = & $Tools.Until $probe ([Math]::Max(0.1, $Seconds))
 }

@@ -114,52 +114,44 @@ function Stop-One {
     if ($state -ne 'stopping') {
         try { Stop-Service -Name $Name -Force -NoWait -ErrorAction Stop -WarningAction SilentlyContinue }
         catch {
-            Stop-GracefulStep ("The service $shown could not be stopped: $(Format-GracefulText (Get-Reason $_) 300) " +
+            Stop-GracefulStep ("The service $shown could not be stopped: $(Get-GracefulReason $_ 300). " +
                 'If access is denied, manage the host as an administrator.')
         }
     }
-    $probe = {
-        $now = Get-State $Name
-        return @{ Holds = $now -eq 'stopped'; Message = "the service $shown is $now" }
-    }
-    try { $null = & $Tools.Until $probe $null }
+    try { Wait-State $Name 'stopped' $Tools }
     catch {
-        $ours = Get-GracefulError $_
-        if ($null -eq $ours -or $ours.Kind -ne 'late') { throw }
+        $ours = Resolve-GracefulError $_
+        if ($ours.Kind -ne 'late') { throw }
         Stop-GracefulStep -Late "$($ours.Message) It does not stop: look into its own log, or end its process, and give the step more time."
     }
 }
 
 function Start-One {
     param([string]$Name, $Tools)
-    $shown = Format-GracefulText $Name 80
     $state = Get-State $Name
     if ($state -eq 'running') { return }
-    if ($state -eq 'stopping') {
-        $stopped = { return @{ Holds = (Get-State $Name) -eq 'stopped'; Message = "the service $shown is stopping" } }
-        $null = & $Tools.Until $stopped $null
-    }
+    if ($state -eq 'stopping') { Wait-State $Name 'stopped' $Tools }
     if ($state -ne 'starting') {
         # Not Start-Service, which waits without a limit.
         try { (Get-One $Name).Start() }
         catch {
             # Another one may have started it, as what it depends on.
             if (@('running', 'starting') -notcontains (Get-State $Name)) {
-                Stop-GracefulStep "The service $shown could not be started: $(Format-GracefulText (Get-Reason $_) 300)"
+                Stop-GracefulStep "The service $(Format-GracefulText $Name 80) could not be started: $(Get-GracefulReason $_ 300)."
             }
         }
     }
-    $probe = {
-        $now = Get-State $Name
-        return @{ Holds = $now -eq 'running'; Message = "the service $shown is $now" }
-    }
-    $null = & $Tools.Until $probe ([Math]::Max(0.1, [Math]::Min($script:SettlesWithin, (& $Tools.Left))))
+    Wait-State $Name 'running' $Tools ([Math]::Max(0.1, [Math]::Min($script:SettlesWithin, (& $Tools.Left))))
 }
 
-function Get-Reason {
-    # The innermost reason, such as that the service is disabled.
-    param([System.Management.Automation.ErrorRecord]$Thrown)
-    return $Thrown.Exception.GetBaseException().Message
+function Wait-State {
+    # Without seconds: for all the time that is left.
+    param([string]$Name, [string]$State, $Tools, $Seconds = $null)
+    $probe = {
+        $now = Get-State $Name
+        return @{ Holds = $now -eq $State; Message = "the service $(Format-GracefulText $Name 80) is $now" }
+    }
+    $null = & $Tools.Until $probe $Seconds
 }
 
 function Format-Name {

@@ -11,7 +11,9 @@
 #AnsibleRequires -PowerShell ansible_collections.graceful.azure.plugins.module_utils._MaintenanceRecord
 #AnsibleRequires -PowerShell ansible_collections.graceful.azure.plugins.module_utils._MaintenanceWorker
 #AnsibleRequires -PowerShell ansible_collections.graceful.azure.plugins.module_utils._MaintenanceSteps
-#AnsibleRequires -PowerShell ansible_collections.graceful.azure.plugins.module_utils._ScheduledEvents
+#AnsibleRequires -PowerShell ansible_collections.graceful.azure.plugins.module_utils._EventsClient
+#AnsibleRequires -PowerShell ansible_collections.graceful.azure.plugins.module_utils._EventsDocument
+#AnsibleRequires -PowerShell ansible_collections.graceful.azure.plugins.module_utils._EventsApproval
 
 Set-StrictMode -Version 2.0
 
@@ -125,13 +127,13 @@ function Test-NearlyGone {
     return -not (Test-AllGone $Times)
 }
 
-# ---- the engine: $Engine = @{Order; Keeper; Service; VmName; Detached; Begin; Reading; Events; Error; Warnings}
+# ---- the engine: $Engine = @{Order; Keeper; Service; VmName; Begin; Reading; Events; Error; Warnings; Ids}
 
 function Invoke-GracefulOrder {
     # Does what the order says as far as it goes, and answers with a report and a fresh observation. Order: all options of the module.
-    param($Order, $Service, $VmName, $Keeper, [bool]$Detached = $true)
+    param($Order, $Service, $VmName, $Keeper)
     $engine = @{
-        Order = $Order; Service = $Service; VmName = $VmName; Keeper = $Keeper; Detached = $Detached; Begin = (Get-GracefulMonotonic)
+        Order = $Order; Service = $Service; VmName = $VmName; Keeper = $Keeper; Begin = (Get-GracefulMonotonic)
         Reading = $null; Events = @(); Error = $null; Warnings = (New-Object System.Collections.ArrayList)
         Ids = @(@($Order['events']) | ForEach-Object { Get-GracefulSameId $_['event_id'] })
     }
@@ -145,13 +147,10 @@ function Invoke-GracefulOrder {
         }
     }
     catch {
-        $known = Get-GracefulError $_
-        if ($null -eq $known) { throw }
+        $known = Resolve-GracefulError $_
         if ($known.Kind -eq 'lost_claim') {
             $held = New-GracefulMap
-            $holder = $known.Fields['holder']
-            if ($null -eq $holder) { $holder = New-GracefulMap }
-            foreach ($id in $engine.Ids) { $held[$id] = $holder }
+            foreach ($id in $engine.Ids) { $held[$id] = New-GracefulMap $known.Fields['holder'] }
             $report = New-GracefulMap @{ state = 'held_by_other_run'; message = $known.Message; held = $held }
         }
         else {
@@ -178,30 +177,26 @@ function Get-Observation {
     if ($null -eq $Engine.Reading -and $null -eq $Engine.Error) { $null = Read-Document $Engine }
     $record = $null
     $recordError = $null
-    try { $record = Read-GracefulRecord $Engine.Keeper }
-    catch {
-        $known = Get-GracefulError $_
-        if ($null -eq $known) { throw }
-        $recordError = $known.Message
-    }
-    $seen = New-GracefulMap
-    $seen['time'] = Get-GracefulNow
-    $seen['boot_id'] = Get-BootId
-    $seen['error'] = $Engine.Error
-    $seen['events'] = $null
-    $seen['document'] = Get-GracefulFingerprint $Engine.Events
-    $seen['document_incarnation'] = $null
-    $seen['clock_offset'] = $null
+    try { $record = Read-GracefulRecord $Engine.Keeper } catch { $recordError = (Resolve-GracefulError $_).Message }
+    $seen = New-GracefulMap ([ordered]@{
+            time = Get-GracefulNow
+            boot_id = Get-BootId
+            error = $Engine.Error
+            events = $null
+            document = Get-GracefulFingerprint $Engine.Events
+            document_incarnation = $null
+            clock_offset = $null
+            vm_name = $Engine.VmName
+            api_version = $Engine.Service.ApiVersion
+            endpoint = $Engine.Service.Endpoint
+            record = $record
+            record_error = $recordError
+        })
     if ($null -ne $Engine.Reading) {
         $seen['events'] = @($Engine.Events)
         $seen['document_incarnation'] = $Engine.Reading['Document']['Incarnation']
         $seen['clock_offset'] = $Engine.Reading['ClockOffset']
     }
-    $seen['vm_name'] = $Engine.VmName
-    $seen['api_version'] = $Engine.Service.ApiVersion
-    $seen['endpoint'] = $Engine.Service.Endpoint
-    $seen['record'] = $record
-    $seen['record_error'] = $recordError
     return , $seen
 }
 
@@ -213,9 +208,7 @@ function Read-Document {
         if ($null -eq $Engine.VmName) { $Engine.VmName = Get-GracefulVmName $Engine.Service }
     }
     catch {
-        $known = Get-GracefulError $_
-        if ($null -eq $known) { throw }
-        $Engine.Error = $known.Message
+        $Engine.Error = (Resolve-GracefulError $_).Message
         return $false
     }
     foreach ($oddity in @($reading['Document']['Oddities'])) { if (-not $Engine.Warnings.Contains($oddity)) { $null = $Engine.Warnings.Add($oddity) } }
@@ -229,11 +222,7 @@ function Wait-Document {
     # Reads until it is over, or the time of this call is and nothing is nearly over. A failure to read is waited out.
     param($Engine, [scriptblock]$Over, [double]$Pause = 1.0, [double]$Reserve = 0.0, [scriptblock]$Nearly = { $false })
     $limits = $Engine.Service.Limits
-    $short = @{}
-    foreach ($name in @($limits.PSBase.Keys)) { $short[$name] = $limits[$name] }
-    $short['read_timeout'] = [Math]::Min(10.0, $limits['read_timeout'])
-    $short['retries'] = 0
-    $Engine.Service.Limits = $short
+    $Engine.Service.Limits = New-GracefulMap $limits @{ read_timeout = [Math]::Min(10.0, $limits['read_timeout']); retries = 0 }
     try {
         while ($true) {
             $read = Read-Document $Engine
@@ -304,7 +293,7 @@ function Get-Unheard {
     # live to see its end: without this, no call would ever hear of it.
     param($Engine, [string]$Name, $Mine)
     $state = Get-GracefulWorkerState $Engine.Keeper
-    if (-not $Engine.Detached -or $null -ne $Engine.Order['controller_step'] -or $state['told'] -or -not $state['ended']) { return $null }
+    if ($null -ne $Engine.Order['controller_step'] -or $state['told'] -or -not $state['ended']) { return $null }
     if ($state['result'] -isnot [System.Collections.IDictionary] -or -not (Test-Owner $state (Get-Owner $Engine $Name $Mine))) { return $null }
     if ([Math]::Abs((Get-GracefulNow) - $state['ended']) -gt $script:HeardWithin -or (Test-GracefulWorker $Engine.Keeper)) { return $null }
     Set-GracefulTold $Engine.Keeper $state
@@ -316,7 +305,7 @@ function Get-Rest {
     param($Engine, [string]$Name, $Mine)
     $record = Read-GracefulRecord $Engine.Keeper
     if ($null -eq $record -or $null -ne $Engine.Order['controller_step']) { return $null }
-    if ($Engine.Detached -and (Test-GracefulWorker $Engine.Keeper)) { return $null }
+    if (Test-GracefulWorker $Engine.Keeper) { return $null }
     $since = 0.0
     if ($Name -ceq 'put_back') { $since = Get-GracefulUndoingSince $record }
     $rest = Get-GracefulResting $record $since
@@ -337,13 +326,9 @@ function Get-Rest {
 
 function Get-Owner {
     param($Engine, [string]$Name, $Mine)
-    $owner = New-GracefulMap
-    $owner['run_id'] = [string]$Engine.Keeper.Run['run_id']
-    $owner['order'] = $Name
     $ids = [string[]]@($Mine)
     [Array]::Sort($ids, [System.StringComparer]::Ordinal)
-    $owner['events'] = $ids
-    return , $owner
+    return , (New-GracefulMap @{ run_id = [string]$Engine.Keeper.Run['run_id']; order = $Name; events = $ids })
 }
 
 function Test-Owner {
@@ -356,15 +341,7 @@ function Invoke-Worker {
     # Has the work done, and looks in on it for as long as this call may take.
     param($Engine, [string]$Name, $Mine)
     $owner = Get-Owner $Engine $Name $Mine
-    $request = New-GracefulMap
-    $request['directory'] = $Engine.Keeper.Path
-    $request['run'] = $Engine.Keeper.Run
-    $request['owner'] = $owner
-    $request['mine'] = @($Mine)
-    $request['order'] = $Engine.Order
-    if (-not $Engine.Detached) {
-        return , (Invoke-GracefulWork $Engine.Keeper $owner { param($progress) Invoke-GracefulOrderedWork $Engine.Keeper $request $progress })
-    }
+    $request = @{ directory = $Engine.Keeper.Path; run = $Engine.Keeper.Run; owner = $owner; mine = @($Mine); order = $Engine.Order }
     $busy = Test-GracefulWorker $Engine.Keeper
     if ($busy -and -not (Test-Owner (Get-GracefulWorkerState $Engine.Keeper) $owner)) {
         if ((Test-AnotherAtWork $Engine) -and -not (Wait-GracefulWorker $Engine.Keeper ([Math]::Max((Get-CallLeft $Engine), 1.0)))) {
@@ -394,15 +371,12 @@ function Get-UnderWay {
     # What became of work that an earlier call began and whose result nobody has heard yet. Null: nothing.
     param($Engine, [string]$Name)
     $state = Get-GracefulWorkerState $Engine.Keeper
-    if (-not $Engine.Detached -or $null -ne $Engine.Order['controller_step'] -or $state['told']) { return $null }
+    if ($null -ne $Engine.Order['controller_step'] -or $state['told']) { return $null }
     if (-not (Test-Owner $state (Get-Owner $Engine $Name $Engine.Ids))) { return $null }
     if (-not $state.Contains('result') -and -not (Test-GracefulWorker $Engine.Keeper)) { return $null }
     # The claim is renewed, in case that the work is silent for long.
     try { Update-GracefulRecord $Engine.Keeper $Engine.Ids { } }
-    catch {
-        $known = Get-GracefulError $_
-        if ($null -eq $known -or $known.Kind -ne 'lost_claim') { throw }
-    }
+    catch { if ((Resolve-GracefulError $_).Kind -ne 'lost_claim') { throw } }
     return , (Wait-Result $Engine (Get-Owner $Engine $Name $Engine.Ids))
 }
 
@@ -446,8 +420,8 @@ function Invoke-Approve {
     }
     try { $done = Invoke-GracefulApproval $Engine.Service @($announced['event_id']) $terms -MissingOk -NoRepost -BeforePost $before }
     catch {
-        $known = Get-GracefulError $_
-        if ($null -eq $known -or $known.Kind -eq 'lost_claim') { throw }
+        $known = Resolve-GracefulError $_
+        if ($known.Kind -eq 'lost_claim') { throw }
         # What the service itself has refused, no other host needs to try.
         $report = New-GracefulMap @{ state = 'failed'; message = $known.Message }
         $report['approval'] = Add-Approval $Engine $id 'failed' $known.Message
@@ -470,11 +444,7 @@ function Invoke-Approve {
 function Add-Approval {
     # Fenced: it fails if the claim was lost.
     param($Engine, [string]$Id, [string]$Status, [string]$Message)
-    $approval = New-GracefulMap
-    $approval['at'] = Get-GracefulNow
-    $approval['status'] = $Status
-    $approval['run_id'] = [string]$Engine.Keeper.Run['run_id']
-    $approval['message'] = $Message
+    $approval = New-GracefulMap @{ at = Get-GracefulNow; status = $Status; run_id = [string]$Engine.Keeper.Run['run_id']; message = $Message }
     $mark = ''
     if ($Status -ceq 'approved') { $mark = 'approved' }
     Set-GracefulEvent $Engine.Keeper $Engine.Ids $Id @{ approval = $approval } $mark
@@ -644,7 +614,7 @@ function Get-GracefulNoted {
 
 function Invoke-GracefulModule {
     # What the module does with its options, and what it returns.
-    param($Params, [bool]$CheckMode, [bool]$Detached = $true)
+    param($Params, [bool]$CheckMode)
     foreach ($name in @('seconds', 'wait', 'silent_for', 'max_age', 'timeout')) {
         $number = [double]$Params[$name]
         if (-not ($number -ge 0 -and $number -lt $script:Longest)) {
@@ -665,11 +635,8 @@ function Invoke-GracefulModule {
     }
     $Params['checkpoint_dir'] = [System.Environment]::ExpandEnvironmentVariables([string]$Params['checkpoint_dir'])
     $run = New-GracefulMap
-    $run['run_id'] = [string]$Params['run_id']
-    $run['run_name'] = [string]$Params['run_name']
+    foreach ($name in @('run_id', 'run_name', 'silent_for', 'force')) { $run[$name] = $Params[$name] }
     if (-not $run['run_name']) { $run['run_name'] = $run['run_id'] }
-    $run['silent_for'] = $Params['silent_for']
-    $run['force'] = [bool]$Params['force']
     $service = New-GracefulService $Params
     $keeper = New-GracefulKeeper ([string]$Params['record_dir']) $run
     $skipped = $CheckMode -and $given -cne 'look'
@@ -680,9 +647,9 @@ function Invoke-GracefulModule {
     }
     $before = $null
     # The engine says what is wrong with it.
-    try { $before = Read-GracefulRecord $keeper } catch { if ($null -eq (Get-GracefulError $_)) { throw } }
+    try { $before = Read-GracefulRecord $keeper } catch { $null = Resolve-GracefulError $_ }
     $noted = Get-GracefulNoted $before
-    $answer = Invoke-GracefulOrder $Params $service $Params['vm_name'] $keeper $Detached
+    $answer = Invoke-GracefulOrder $Params $service $Params['vm_name'] $keeper
     if ($skipped) { $answer['report'] = New-GracefulMap @{ state = 'skipped'; message = 'Check mode: nothing was done.' } }
     $answer['changed'] = $noted -cne (Get-GracefulNoted $answer['observation']['record'])
     return , $answer

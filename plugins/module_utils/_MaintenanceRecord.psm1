@@ -26,7 +26,6 @@ $script:Trusted = @(
     'S-1-5-80-956008885-3418522649-1831038044-1853292631-2271478464'
 )
 $script:StepStatuses = @('doing', 'done', 'failed', 'undone')
-$script:StepBlank = @{ message = ''; attempts = 0; timeout = $null }
 $script:LogIsReady = $null
 
 # ---- what a record looks like
@@ -102,14 +101,9 @@ function Get-Flaw {
 
 function New-Record {
     param([string]$BootId)
-    $record = New-GracefulMap
-    $record['version'] = $script:Version
-    $record['events'] = New-GracefulMap
-    $record['steps'] = @()
-    $record['timeline'] = @()
-    $record['created'] = Get-GracefulNow
-    $record['boot_id'] = $BootId
-    return , $record
+    return , (New-GracefulMap ([ordered]@{
+                version = $script:Version; events = (New-GracefulMap); steps = @(); timeline = @(); created = Get-GracefulNow; boot_id = $BootId
+            }))
 }
 
 function Find-GracefulStep {
@@ -211,52 +205,28 @@ function New-GracefulDirectory {
     }
 }
 
-function Get-Explanation {
-    # What the system refused, and what to do about it.
-    param($Thrown, $Keeper)
-    $exception = $Thrown.Exception
-    while ($null -ne $exception.InnerException -and $exception -isnot [System.IO.IOException] -and $exception -isnot [System.UnauthorizedAccessException]) {
-        $exception = $exception.InnerException
-    }
-    $advice = 'Correct this and run again.'
-    $code = $exception.HResult -band 0xffff
-    if ($exception -is [System.UnauthorizedAccessException] -or $exception -is [System.Security.SecurityException]) {
-        $advice = 'Connect as an administrator, or set a graceful_record_dir that this user may read and write.'
-    }
-    elseif ($code -eq 112 -or $code -eq 39 -or $code -eq 1295) { $advice = 'Make room on that file system and run again.' }
-    elseif ($code -eq 80 -or $code -eq 183 -or $code -eq 267) {
-        $advice = 'Something else lies in the place of a file or directory of the record: move it away.'
-    }
-    $said = (Format-GracefulText $exception.Message 300).TrimEnd('.')
-    return "$($Keeper.Path): $said. If there was a record, it is still there: nothing was lost. $advice"
-}
-
 function Invoke-Explained {
-    # Runs the block; what the file system refuses becomes an error with advice.
+    # Runs the block; what the file system refuses becomes an error that says what to do.
     param($Keeper, [scriptblock]$Work)
     try { return & $Work }
     catch {
-        if ($null -ne (Get-GracefulError $_)) { throw }
-        $inner = $_.Exception
-        while ($null -ne $inner) {
-            if ($inner -is [System.IO.IOException] -or $inner -is [System.UnauthorizedAccessException] -or $inner -is [System.Security.SecurityException]) {
-                throw (New-GracefulError (Get-Explanation $_ $Keeper))
-            }
-            $inner = $inner.InnerException
-        }
-        throw
+        $inner = $_.Exception.GetBaseException()
+        $denied = $inner -is [System.UnauthorizedAccessException] -or $inner -is [System.Security.SecurityException]
+        if (-not $denied -and $inner -isnot [System.IO.IOException]) { throw }
+        $advice = 'Correct this and run again.'
+        $code = $inner.HResult -band 0xffff
+        if ($denied) { $advice = 'Connect as an administrator, or set a graceful_record_dir that this user may read and write.' }
+        elseif (@(39, 112, 1295) -contains $code) { $advice = 'Make room on that file system and run again.' }
+        elseif (@(80, 183, 267) -contains $code) { $advice = 'Something else lies in the place of a file or directory of the record: move it away.' }
+        throw (New-GracefulError (
+                "$($Keeper.Path): $(Get-GracefulReason $_ 300). If there was a record, it is still there: nothing was lost. $advice"))
     }
 }
 
 function Test-SharingViolation {
-    param($Thrown)
-    $exception = $Thrown.Exception
-    while ($null -ne $exception) {
-        $code = $exception.HResult -band 0xffff
-        if ($exception -is [System.IO.IOException] -and ($code -eq 32 -or $code -eq 33)) { return $true }
-        $exception = $exception.InnerException
-    }
-    return $false
+    param([System.Management.Automation.ErrorRecord]$Thrown)
+    $inner = $Thrown.Exception.GetBaseException()
+    return $inner -is [System.IO.IOException] -and @(32, 33) -contains ($inner.HResult -band 0xffff)
 }
 
 function Open-GracefulLock {
@@ -295,7 +265,8 @@ function Invoke-Locked {
 }
 
 function Read-GracefulFile {
-    # The bytes of a file, null if there is none. A writer may replace it meanwhile, or a scanner have it open for a moment.
+    # The bytes of a file, more than Most if it is larger, null if there is none. A writer may replace it meanwhile, or a scanner
+    # have it open for a moment.
     param([string]$File, [int]$Most)
     for ($try = 1; $true; $try++) {
         if (-not [System.IO.File]::Exists($File)) {
@@ -314,16 +285,10 @@ function Read-GracefulFile {
             continue
         }
         try {
-            $length = [int][Math]::Min($stream.Length, $Most + 1)
-            $bytes = New-Object byte[] $length
-            $read = 0
-            while ($read -lt $length) {
-                $piece = $stream.Read($bytes, $read, $length - $read)
-                if ($piece -le 0) { break }
-                $read += $piece
-            }
-            if ($read -lt $length) { [Array]::Resize([ref]$bytes, $read) }
-            return , $bytes
+            if ($stream.Length -gt $Most) { return , (New-Object byte[] ($Most + 1)) }
+            $content = New-Object System.IO.MemoryStream
+            $stream.CopyTo($content)
+            return , $content.ToArray()
         }
         finally { $stream.Dispose() }
     }
@@ -351,11 +316,7 @@ function Read-Record {
         $strict = New-Object System.Text.UTF8Encoding ($false, $true)
         $record = ConvertFrom-GracefulJson ($strict.GetString($bytes))
     }
-    catch {
-        $said = $_.Exception
-        while ($null -ne $said.InnerException) { $said = $said.InnerException }
-        throw (New-Damaged $Keeper "it is not JSON ($(Format-GracefulText $said.Message 120))")
-    }
+    catch { throw (New-Damaged $Keeper "it is not JSON ($(Get-GracefulReason $_ 120))") }
     $flaw = Get-Flaw $record
     if ($flaw) { throw (New-Damaged $Keeper $flaw) }
     return , $record
@@ -472,8 +433,7 @@ function Add-GracefulClaim {
         $record = $null
         try { $record = Read-Record $Keeper }
         catch {
-            $damaged = Get-GracefulError $_
-            if ($null -eq $damaged -or $damaged.Kind -ne 'damaged' -or -not $Keeper.Run['force']) { throw }
+            if ((Resolve-GracefulError $_).Kind -ne 'damaged' -or -not $Keeper.Run['force']) { throw }
             $aside = Move-Aside $Keeper
             $told.Warnings += (
                 "$($Keeper.File) could not be used as a record and was set aside as $aside. What an earlier run did on this host is not " +
@@ -516,11 +476,7 @@ function Test-GracefulStale {
 function New-ClaimedEntry {
     param($Keeper, $Record, $Announced, $Entry, $Other)
     $now = Get-GracefulNow
-    $blank = New-GracefulMap
-    foreach ($name in @('ready', 'started', 'gone', 'gone_reads', 'gave_up', 'approval')) { $blank[$name] = $null }
-    $blank['gone_reads'] = 0
-    $blank['noticed'] = $now
-    $blank['lapsed'] = $null
+    $blank = @{ ready = $null; started = $null; gone = $null; gone_reads = 0; gave_up = $null; approval = $null; noticed = $now; lapsed = $null }
     $fresh = New-GracefulMap $blank $Entry
     $known = @{ event_type = 'Unknown' }
     if ($null -ne $Entry) { $known = $Entry['event'] }
@@ -529,21 +485,17 @@ function New-ClaimedEntry {
     $fresh['event'] = $merged
     $mine = $null
     if ($null -ne $Entry -and $null -eq $Other) { $mine = $Entry['claim'] }
-    $claim = New-GracefulMap
-    $claim['run_id'] = [string]$Keeper.Run['run_id']
-    $claim['run_name'] = [string]$Keeper.Run['run_name']
-    $claim['since'] = $now
-    if ($null -ne $mine) { $claim['since'] = $mine['since'] }
-    $claim['renewed'] = $now
-    $claim['silent_until'] = $now + $Keeper.Run['silent_for']
-    $fresh['claim'] = $claim
+    $fresh['claim'] = New-GracefulMap @{
+        run_id = $Keeper.Run['run_id']; run_name = $Keeper.Run['run_name']; since = $now; renewed = $now; silent_until = $now + $Keeper.Run['silent_for']
+    }
+    if ($null -ne $mine) { $fresh['claim']['since'] = $mine['since'] }
     if ($null -eq $mine) {
         # Another run's verification does not count for this one.
         $fresh['ready'] = $null
         $fresh['gave_up'] = $null
         $by = [string]$Keeper.Run['run_name']
         if ($null -ne $Other) { $by += ", taken over from $(Format-Holder $Other)" }
-        Add-Mark $Keeper $Record 'claimed' $by ([string]$Announced['event_id'])
+        Add-GracefulMark $Keeper $Record 'claimed' $by ([string]$Announced['event_id'])
     }
     return , $fresh
 }
@@ -552,7 +504,7 @@ function New-GracefulLostClaim {
     # Another run has the event: this one must not act any more.
     param($Claim)
     $said = 'the record was closed'
-    $fields = @{ state = 'held_by_other_run'; holder = $null }
+    $fields = @{ state = 'held_by_other_run' }
     if ($null -ne $Claim) {
         $said = "$(Format-Holder $Claim) holds it"
         $fields['holder'] = Get-Holder $Claim
@@ -584,22 +536,17 @@ function Update-GracefulRecord {
     }
 }
 
-function Add-StepNote {
-    param($Record, $Step, [switch]$Orphan)
-    $old = Find-GracefulStep $Record $Step['phase'] $Step['name']
-    $note = New-GracefulMap $Step
-    $note['at'] = Get-GracefulNow
-    if ($null -eq $old) {
-        $blank = New-GracefulMap $script:StepBlank
-        foreach ($name in @('options', 'before', 'data')) { $blank[$name] = New-GracefulMap }
-        if ($Orphan) { $note['status'] = 'failed' }
-        $Record['steps'] = @($Record['steps']) + @(, (New-GracefulMap $blank $note))
+function Set-StepNote {
+    param($Record, $Step)
+    $noted = Find-GracefulStep $Record $Step['phase'] $Step['name']
+    if ($null -eq $noted) {
+        $noted = New-GracefulMap @{
+            message = ''; attempts = 0; timeout = $null; options = (New-GracefulMap); before = (New-GracefulMap); data = (New-GracefulMap)
+        }
+        $Record['steps'] = @($Record['steps']) + @(, $noted)
     }
-    elseif (-not $Orphan) { foreach ($key in @($note.PSBase.Keys)) { $old[$key] = $note[$key] } }
-    elseif ($old['status'] -ceq 'undone') {
-        $old['status'] = 'failed'
-        $old['at'] = $note['at']
-    }
+    foreach ($key in @($Step.PSBase.Keys)) { $noted[$key] = $Step[$key] }
+    $noted['at'] = Get-GracefulNow
 }
 
 function Add-GracefulStepNote {
@@ -607,7 +554,7 @@ function Add-GracefulStepNote {
     param($Keeper, $EventIds, $Step, [string]$Mark = '', [string]$Detail = '')
     Update-GracefulRecord $Keeper $EventIds {
         param($record)
-        Add-StepNote $record $Step
+        Set-StepNote $record $Step
         if (@('doing', 'failed') -ccontains $Step['status']) {
             # Whichever run has verified that the host is ready: it is not any more.
             foreach ($entry in @($record['events'].PSBase.Values)) { $entry['ready'] = $null }
@@ -615,16 +562,8 @@ function Add-GracefulStepNote {
         if ($Mark) {
             $said = $Detail
             if (-not $said) { $said = $Step['name'] }
-            Add-Mark $Keeper $record $Mark $said ''
+            Add-GracefulMark $Keeper $record $Mark $said
         }
-    }
-}
-
-function Add-GracefulMark {
-    param($Keeper, $EventIds, [string]$What, [string]$Detail = '', [string]$EventId = '')
-    Update-GracefulRecord $Keeper $EventIds {
-        param($record)
-        Add-Mark $Keeper $record $What $Detail $EventId
     }
 }
 
@@ -636,7 +575,7 @@ function Set-GracefulEvent {
         $entry = $record['events'][(Get-GracefulSameId $EventId)]
         if ($null -ne $entry) {
             foreach ($name in @($Fields.PSBase.Keys)) { $entry[$name] = $Fields[$name] }
-            if ($Mark) { Add-Mark $Keeper $record $Mark '' $EventId }
+            if ($Mark) { Add-GracefulMark $Keeper $record $Mark '' $EventId }
         }
     }
 }
@@ -647,13 +586,14 @@ function Add-GracefulOrphan {
     Invoke-Locked $Keeper {
         $record = Read-Record $Keeper
         if ($null -eq $record) { $record = New-Record $BootId }
-        Add-StepNote $record $Step -Orphan
+        $noted = Find-GracefulStep $record $Step['phase'] $Step['name']
+        if ($null -eq $noted -or $noted['status'] -ceq 'undone') { Set-StepNote $record (New-GracefulMap $Step @{ status = 'failed' }) }
         $id = Get-GracefulSameId $Announced['event_id']
         if (-not $record['events'].Contains($id)) {
             $record['events'][$id] = New-ClaimedEntry $Keeper $record $Announced $null $null
             $record['events'][$id]['claim']['silent_until'] = Get-GracefulNow
         }
-        Add-Mark $Keeper $record 'failed' "$($Step['name']) was taken after the claim was lost" ([string]$Announced['event_id'])
+        Add-GracefulMark $Keeper $record 'failed' "$($Step['name']) was taken after the claim was lost" ([string]$Announced['event_id'])
         Write-Record $Keeper $record
     }
 }
@@ -668,7 +608,7 @@ function Close-GracefulEvent {
         foreach ($id in @($Closed)) {
             $entry = $record['events'][$id]
             if ($null -eq $entry) { continue }
-            Add-Mark $Keeper $record $What '' $entry['event']['event_id']
+            Add-GracefulMark $Keeper $record $What '' $entry['event']['event_id']
             $whole = New-GracefulMap $record
             $whole['events'] = New-GracefulMap @{ $id = $entry }
             $whole['closed'] = Get-GracefulNow
@@ -707,7 +647,7 @@ function Clear-GracefulClaim {
                 if ($null -eq $entry -or $entry['claim']['run_id'] -cne $Keeper.Run['run_id']) { continue }
                 $told.Released += $id
                 $entry['claim']['silent_until'] = Get-GracefulNow
-                Add-Mark $Keeper $record 'released' ([string]$Keeper.Run['run_name']) $entry['event']['event_id']
+                Add-GracefulMark $Keeper $record 'released' ([string]$Keeper.Run['run_name']) $entry['event']['event_id']
             }
             if ((Get-GracefulUnfinished $record).Count -eq 0) {
                 foreach ($id in @($told.Released | Select-Object -Unique)) { $record['events'].Remove($id) }
@@ -718,22 +658,17 @@ function Clear-GracefulClaim {
     return , @($told.Released)
 }
 
-function Add-Mark {
-    param($Keeper, $Record, [string]$What, [string]$Detail, [string]$EventId)
-    $mark = New-GracefulMap
-    $mark['at'] = Get-GracefulNow
-    $mark['what'] = $What
-    $mark['detail'] = Format-GracefulText $Detail
-    $mark['event_id'] = $EventId
+function Add-GracefulMark {
+    # For the timeline of a record that is being changed, and for the system's own log.
+    param($Keeper, $Record, [string]$What, [string]$Detail = '', [string]$EventId = '')
+    $mark = New-GracefulMap @{ at = Get-GracefulNow; what = $What; detail = (Format-GracefulText $Detail); event_id = $EventId }
     $Record['timeline'] = @($Record['timeline']) + @(, $mark)
     Write-SystemLog $Keeper (Format-GracefulText "$What $Detail $EventId".Trim() 300)
 }
 
 function Get-Holder {
     param($Claim)
-    $holder = New-GracefulMap
-    foreach ($key in @('run_name', 'since', 'silent_until')) { $holder[$key] = $Claim[$key] }
-    return , $holder
+    return , (New-GracefulMap @{ run_name = $Claim['run_name']; since = $Claim['since']; silent_until = $Claim['silent_until'] })
 }
 
 function Format-Holder {
@@ -756,10 +691,7 @@ function Write-SystemLog {
     }
     catch {
         $script:LogIsReady = $false
-        $said = $_.Exception
-        while ($null -ne $said.InnerException) { $said = $said.InnerException }
-        $null = $Keeper.Warnings.Add(
-            "What was done could not be written to the Application event log as $($script:Source): $(Format-GracefulText $said.Message 200)")
+        $null = $Keeper.Warnings.Add("What was done could not be written to the Application event log as $($script:Source): $(Get-GracefulReason $_).")
     }
 }
 

@@ -35,18 +35,16 @@ function New-Failed {
 function New-Next {
     # The controller has to take the next step.
     param($Step)
-    $result = New-GracefulMap
-    $result['state'] = 'next'
-    $result['message'] = "the controller takes the step $(Format-GracefulQuoted $Step['name'])"
-    $result['next'] = $Step
+    $message = "the controller takes the step $(Format-GracefulQuoted $Step['name'])"
+    $result = New-GracefulMap @{ state = 'next'; message = $message; next = $Step }
     return New-GracefulError $Step['name'] 'next_step' @{ result = $result }
 }
 
 function Get-ResultOf {
-    # The result of a step that failed or that the controller takes; rethrows everything else.
-    param($Thrown, [string[]]$Kinds)
-    $known = Get-GracefulError $Thrown
-    if ($null -eq $known -or $Kinds -notcontains $known.Kind) { return $null }
+    # The result of a step that failed or that the controller takes. Everything else is thrown on.
+    param([System.Management.Automation.ErrorRecord]$Thrown, [string[]]$Kinds)
+    $known = Resolve-GracefulError $Thrown
+    if ($Kinds -notcontains $known.Kind) { throw $Thrown }
     return , $known.Fields['result']
 }
 
@@ -56,14 +54,10 @@ function Get-Failure {
     if ($Late) { $how = 'was not done in time' }
     $word = 'Step'
     if ($script:Words.Contains($Phase)) { $word = $script:Words[$Phase] }
-    $result = New-GracefulMap
-    $result['state'] = 'failed'
-    $result['message'] = "$word $(Format-GracefulQuoted $Item['name']) ($($Item['kind'])) ${how}: $(Format-GracefulText $Message)"
-    $result['step'] = $Item['name']
-    $result['attempts'] = $Attempts
-    $result['next_try'] = Get-Pause $Attempts
-    $result['late'] = $Late
-    return , $result
+    $said = "$word $(Format-GracefulQuoted $Item['name']) ($($Item['kind'])) ${how}: $(Format-GracefulText $Message)"
+    return , (New-GracefulMap @{
+            state = 'failed'; message = $said; step = $Item['name']; attempts = $Attempts; next_try = (Get-Pause $Attempts); late = $Late
+        })
 }
 
 function Get-Pause {
@@ -99,14 +93,6 @@ function Get-GracefulUndoingSince {
     return ($marks | Measure-Object -Minimum).Minimum
 }
 
-function Get-ArchiveName {
-    # A file name that nothing in an item's name can change the place of.
-    param([string]$Name)
-    $sha = [System.Security.Cryptography.SHA256]::Create()
-    try { $hash = $sha.ComputeHash([System.Text.Encoding]::UTF8.GetBytes($Name)) } finally { $sha.Dispose() }
-    return ([System.BitConverter]::ToString($hash).Replace('-', '').ToLowerInvariant()).Substring(0, 20) + '.tar.gz'
-}
-
 # ---- kinds
 
 function Test-ByController {
@@ -123,10 +109,7 @@ function Get-Kind {
     $command = "Get-GracefulDrain_$Kind"
     if ($Phase -ceq 'checkpoint') { $command = "Get-GracefulCheckpoint_$Kind" }
     if ($null -eq (Get-Command -Name $command -CommandType Function -ErrorAction SilentlyContinue)) { return $null }
-    $found = & $command
-    if ($found.Contains('Save')) { $found['Do'] = $found['Save'] }
-    if ($found.Contains('Restore')) { $found['Undo'] = $found['Restore'] }
-    return $found
+    return & $command
 }
 
 function Join-Servers {
@@ -170,9 +153,15 @@ function Get-Before {
 
 function Get-Key {
     param($Step)
-    $key = New-GracefulMap
-    foreach ($name in @('phase', 'name', 'kind')) { $key[$name] = $Step[$name] }
-    return , $key
+    return , (New-GracefulMap @{ phase = $Step['phase']; name = $Step['name']; kind = $Step['kind'] })
+}
+
+function Get-Noted {
+    # What the record says of a step that is not undone.
+    param($Steps, [string]$Phase, [string]$Name)
+    $noted = Find-GracefulStep $Steps.Record $Phase $Name
+    if ($null -ne $noted -and $noted['status'] -ceq 'undone') { return $null }
+    return , $noted
 }
 
 # ---- waiting
@@ -202,7 +191,7 @@ function Wait-GracefulProof {
 
 # ---- health
 
-function Test-GracefulHealth {
+function Test-Health {
     # Waits for each item to be well, or says which one is not in time. An option that is a secret may be missing.
     param($Items, [scriptblock]$Progress)
     foreach ($given in @($Items)) {
@@ -219,43 +208,24 @@ function Test-GracefulHealth {
         }
         try { $null = Wait-GracefulProof $look $item['timeout'] $Progress $script:HealthPause }
         catch {
-            $known = Get-GracefulError $_
-            if ($null -eq $known -or $known.Kind -ne 'late') { throw }
+            $known = Resolve-GracefulError $_
+            if ($known.Kind -ne 'late') { throw }
             throw (New-GracefulError "The health check of $name did not pass. $($known.Message)" 'late')
         }
     }
 }
 
-function Get-InnerMessage {
-    param($Thrown)
-    $inner = $Thrown.Exception
-    while ($null -ne $inner.InnerException) { $inner = $inner.InnerException }
-    return (Format-GracefulText $inner.Message 200).TrimEnd('.')
-}
-
 function Test-Url {
     # The body is not read.
     param($Item, [double]$Seconds)
-    $shown = Format-GracefulText $Item['url'] 200
-    $given = @{ Url = [string]$Item['url']; Seconds = $Seconds }
-    if ($null -ne $Item['headers']) { $given['Headers'] = $Item['headers'] }
-    if ($Item['username']) {
-        $given['User'] = $Item['username']
-        $given['Secret'] = [string]$Item['password']
-    }
-    $answer = Invoke-GracefulRequest @given
-    if ($null -eq $answer['Status']) { return @{ Holds = $false; Message = "$shown does not answer ($($answer['Message']))" } }
-    return @{ Holds = $answer['Status'] -eq 200; Message = "$shown answers $($answer['Status'])" }
+    $answer = Invoke-GracefulRequest -Url $Item['url'] -Seconds $Seconds -Headers $Item['headers'] -User $Item['username'] -Secret $Item['password']
+    return @{ Holds = $answer.Status -eq 200; Message = $answer.Message }
 }
 
 function Test-Program {
     param($Argv, [double]$Seconds)
     try { $ran = Invoke-GracefulProgram $Argv $Seconds }
-    catch {
-        $known = Get-GracefulError $_
-        if ($null -eq $known) { throw }
-        return @{ Holds = $false; Message = $known.Message.TrimEnd('.') }
-    }
+    catch { return @{ Holds = $false; Message = (Resolve-GracefulError $_).Message.TrimEnd('.') } }
     return @{ Holds = $ran.Code -eq 0; Message = "it ended with $($ran.Code): $(Format-GracefulText $ran.Message 200)" }
 }
 
@@ -288,7 +258,7 @@ function Invoke-GetReady {
     foreach ($entry in $entries) { if ($entry['gave_up']) { return , (Invoke-GiveUp $Steps $entry['gave_up']) } }
     $ready = @($entries | Where-Object { $_['ready'] }).Count
     if (-not $ready -and (Get-GracefulUnfinished $Steps.Record).Count -eq 0) {
-        Add-GracefulMark $Steps.Keeper $Steps.Mine 'draining' "$(Format-GracefulDuration $Steps.Order['seconds']) for it"
+        Add-Mark $Steps 'draining' "$(Format-GracefulDuration $Steps.Order['seconds']) for it"
     }
     $failure = $null
     try {
@@ -301,7 +271,6 @@ function Invoke-GetReady {
     }
     catch {
         $result = Get-ResultOf $_ 'next_step'
-        if ($null -eq $result) { throw }
         Set-EventFields $Steps @{ ready = $null }
         return , $result
     }
@@ -317,11 +286,7 @@ function Invoke-All {
     # Takes the steps in order, up to the first that fails; null if none does.
     param($Steps, [string]$Phase, $Items)
     try { foreach ($item in @($Items)) { Invoke-Take $Steps $Phase $item } }
-    catch {
-        $result = Get-ResultOf $_ 'failed_step'
-        if ($null -eq $result) { throw }
-        return , $result
-    }
+    catch { return , (Get-ResultOf $_ 'failed_step') }
     return $null
 }
 
@@ -333,21 +298,11 @@ function Set-Ready {
         foreach ($id in $Steps.Mine) {
             $entry = $record['events'][$id]
             if ($null -eq $entry -or $entry['claim']['run_id'] -cne $Steps.Keeper.Run['run_id']) { continue }
-            if (-not $entry['ready']) {
-                $mark = New-GracefulMap
-                $mark['at'] = Get-GracefulNow
-                $mark['what'] = 'ready'
-                $mark['detail'] = $message
-                $mark['event_id'] = $entry['event']['event_id']
-                $record['timeline'] = @($record['timeline']) + @(, $mark)
-            }
+            if (-not $entry['ready']) { Add-GracefulMark $Steps.Keeper $record 'ready' $message $entry['event']['event_id'] }
             $entry['ready'] = Get-GracefulNow
         }
     }
-    $result = New-GracefulMap
-    $result['state'] = 'ready'
-    $result['message'] = $message
-    return , $result
+    return , (New-GracefulMap @{ state = 'ready'; message = $message })
 }
 
 function Set-EventFields {
@@ -370,37 +325,22 @@ function Invoke-GiveUp {
     $then = 'What was done is undone.'
     try { Invoke-UndoAll $Steps $false ((Get-GracefulUnfinished $Steps.Record).Count -gt 0) }
     catch {
-        $result = Get-ResultOf $_ 'next_step'
-        if ($null -ne $result) {
-            $result['message'] = $Message
-            return , $result
-        }
-        $result = Get-ResultOf $_ 'failed_step'
-        if ($null -eq $result) { throw }
+        $result = Get-ResultOf $_ @('next_step', 'failed_step')
+        if ($result['state'] -ceq 'next') { return , (New-GracefulMap $result @{ message = $Message }) }
         $then = "Undoing it failed, too: $($result['message'])"
     }
-    $told = New-GracefulMap
-    $told['state'] = 'failed'
-    $told['message'] = "$Message $then"
-    $told['final'] = $true
-    return , $told
+    return , (New-GracefulMap @{ state = 'failed'; message = "$Message $then"; final = $true })
 }
 
 function Invoke-Take {
     param($Steps, [string]$Phase, $Item)
     $name = $Item['name']
-    $noted = Find-GracefulStep $Steps.Record $Phase $name
-    if ($null -ne $noted -and $noted['status'] -ceq 'undone') { $noted = $null }
+    $noted = Get-Noted $Steps $Phase $name
     if ($null -ne $noted -and $noted['kind'] -cne $Item['kind']) {
         $message = "it is of kind $($Item['kind']), but an earlier run took one of that name and of kind $(Format-GracefulText $noted['kind'] 40) that is not undone. Give the new one another name"
         throw (New-Failed (Get-Failure $Phase $Item $message $false 0))
     }
-    $step = New-GracefulMap
-    $step['phase'] = $Phase
-    $step['name'] = $name
-    $step['kind'] = $Item['kind']
-    $step['timeout'] = $Item['timeout']
-    $step['options'] = $Item['options']
+    $step = New-GracefulMap @{ phase = $Phase; name = $name; kind = $Item['kind']; timeout = $Item['timeout']; options = $Item['options'] }
     try {
         $kind = Get-Kind $Phase $Item['kind']
         if ($null -eq $kind) { throw (New-GracefulError "There is no kind $(Format-GracefulQuoted $Item['kind']) on Windows hosts.") }
@@ -413,31 +353,23 @@ function Invoke-Take {
 
 function Stop-WithNotedFailure {
     # Whatever a kind failed with is noted, and ends the order. What is no failure of the step is thrown as it is.
-    param($Steps, $Step, $Thrown)
+    param($Steps, $Step, [System.Management.Automation.ErrorRecord]$Thrown)
     $known = Get-GracefulError $Thrown
     if ($null -ne $known -and @('lost_claim', 'failed_step', 'next_step') -contains $known.Kind) { throw $Thrown }
     $late = $false
     # What a cmdlet throws is the step's failure, too.
-    $message = Get-InnerMessage $Thrown
+    $message = Get-GracefulReason $Thrown
     if ($null -ne $known) {
         $late = $known.Kind -eq 'late'
         $message = $known.Message
     }
-    $noted = Find-GracefulStep $Steps.Record $Step['phase'] $Step['name']
-    if ($null -ne $noted -and $noted['status'] -ceq 'undone') { $noted = $null }
+    $noted = Get-Noted $Steps $Step['phase'] $Step['name']
     $attempts = 1
     if ($null -ne $noted) { $attempts = $noted['attempts'] + 1 }
     $fresh = Get-Key $Step
-    if ($null -eq $noted) {
-        # What was never begun must not be undone, but its next try waits like the others.
-        $fresh = New-GracefulMap $Step
-        $fresh['before'] = New-GracefulMap
-        $fresh['data'] = New-GracefulMap @{ begun = $false }
-    }
-    $fresh['status'] = 'failed'
-    $fresh['message'] = $message
-    $fresh['attempts'] = $attempts
-    Add-Note $Steps $fresh 'failed' $message
+    # What was never begun must not be undone, but its next try waits like the others.
+    if ($null -eq $noted) { $fresh = New-GracefulMap $Step @{ before = (New-GracefulMap); data = (New-GracefulMap @{ begun = $false }) } }
+    Add-Note $Steps (New-GracefulMap $fresh @{ status = 'failed'; message = $message; attempts = $attempts }) 'failed' $message
     throw (New-Failed (Get-Failure $Step['phase'] $Step $message $late $attempts))
 }
 
@@ -599,20 +531,12 @@ function Invoke-PutBack {
     param($Steps)
     $lost = @((Get-Entries $Steps) | Where-Object { $_['event']['event_type'] -ne 'freeze' -and $_['started'] }).Count -gt 0
     $marked = @(@($Steps.Record['timeline']) | Where-Object { $_['what'] -ceq 'restoring' }).Count
-    if (-not $marked) { Add-GracefulMark $Steps.Keeper $Steps.Mine 'restoring' }
+    if (-not $marked) { Add-Mark $Steps 'restoring' }
     try { Invoke-UndoAll $Steps $lost (@($Steps.Record['steps']).Count -gt 0) }
-    catch {
-        $result = Get-ResultOf $_ @('next_step', 'failed_step')
-        if ($null -eq $result) { throw }
-        return , $result
-    }
+    catch { return , (Get-ResultOf $_ @('next_step', 'failed_step')) }
     Clear-Leftovers $Steps
     $closed = Close-GracefulEvent $Steps.Keeper $Steps.Mine $Steps.Mine 'restored' $Steps.Order['lapsed']
-    $told = New-GracefulMap
-    $told['state'] = 'put_back'
-    $told['message'] = 'everything is undone and the host is healthy'
-    $told['closed'] = $closed
-    return , $told
+    return , (New-GracefulMap @{ state = 'put_back'; message = 'everything is undone and the host is healthy'; closed = $closed })
 }
 
 function Invoke-UndoAll {
@@ -662,10 +586,7 @@ function Invoke-Undo {
             $message = Get-Answer $Steps
         }
         else { $message = Invoke-UndoHere $Steps $kind $Step $Lost }
-        $undone = Get-Key $Step
-        $undone['status'] = 'undone'
-        $undone['message'] = $message
-        Add-Note $Steps $undone 'restoring' $message
+        Add-Note $Steps (New-GracefulMap (Get-Key $Step) @{ status = 'undone'; message = $message }) 'restoring' $message
     }
     catch { Stop-WithNotedFailure $Steps $Step $_ }
 }
@@ -681,9 +602,7 @@ function Invoke-UndoHere {
         $null = Get-Answer $Steps
     }
     # Noted, which is the fence: nothing is undone by a run that has lost its claim.
-    $fence = Get-Key $Step
-    $fence['status'] = $Step['status']
-    Add-Note $Steps $fence
+    Add-Note $Steps (New-GracefulMap (Get-Key $Step) @{ status = $Step['status'] })
     $noted = @{ Before = $Step['before']; Data = $Step['data']; Lost = $Lost }
     return [string](& $Kind['Undo'] (Get-Options $Steps $Step) (Get-Tools $Steps $Step $Step) $noted)
 }
@@ -698,18 +617,13 @@ function Assert-Health {
             $items += , (New-GracefulMap $item $Steps.Order['secrets']["health/$number"])
             $number++
         }
-        Test-GracefulHealth $items $Steps.Progress
+        Test-Health $items $Steps.Progress
     }
     catch {
-        $known = Get-GracefulError $_
-        if ($null -eq $known -or $known.Kind -eq 'lost_claim') { throw }
-        Add-GracefulMark $Steps.Keeper $Steps.Mine 'failed' $known.Message
-        $result = New-GracefulMap
-        $result['state'] = 'failed'
-        $result['message'] = "The host is not healthy: $($known.Message)"
-        $result['attempts'] = 1
-        $result['step'] = 'health'
-        throw (New-Failed $result)
+        $known = Resolve-GracefulError $_
+        if ($known.Kind -eq 'lost_claim') { throw }
+        Add-Mark $Steps 'failed' $known.Message
+        throw (New-Failed (New-GracefulMap @{ state = 'failed'; message = "The host is not healthy: $($known.Message)"; attempts = 1; step = 'health' }))
     }
 }
 
@@ -742,7 +656,7 @@ function Get-Left {
 }
 
 function Get-Tools {
-    # What a kind is handed. Its blocks see the functions that files export, and no others.
+    # What a kind is handed.
     param($Steps, $Step, $Noted)
     $seconds = Get-Left $Steps $Step
     $end = (Get-GracefulMonotonic) + $seconds
@@ -762,12 +676,10 @@ function Get-Tools {
         RequestTimeout = { param($Longest = 5.0) [Math]::Max(0.1, [Math]::Min([double]$Longest, (& $left))) }.GetNewClosure()
         Run = { param($Argv, $Seconds, $Environment = $null) Invoke-GracefulProgram $Argv $Seconds $Environment }
         Until = $until
-        Sleep = { param($Seconds) Wait-Graceful ([Math]::Min([double]$Seconds, (& $left))) }.GetNewClosure()
-        Tell = $tell
-        Secrets = (Get-Secrets $Steps $Step)
         Begun = (Test-Begun $Noted)
         Directory = [string]$Steps.Order['checkpoint_dir']
-        FileName = (Get-ArchiveName $name)
+        # Nothing in the item's name can change the place of the file.
+        FileName = (Get-GracefulHash $name).Substring(0, 20) + '.zip'
     }
 }
 
@@ -776,14 +688,18 @@ function Assert-InTime {
     if ((Get-GracefulMonotonic) -gt $Steps.Until) { throw (New-GracefulError "it was done, but after the deadline: $Message" 'late') }
 }
 
+function Add-Mark {
+    param($Steps, [string]$What, [string]$Detail = '')
+    Update-GracefulRecord $Steps.Keeper $Steps.Mine {
+        param($record)
+        Add-GracefulMark $Steps.Keeper $record $What $Detail
+    }
+}
+
 function Add-Note {
     param($Steps, $Step, [string]$Mark = '', [string]$Detail = '')
     $note = New-GracefulMap $Step
-    if ($note.Contains('message')) {
-        $text = ''
-        if ($note['message']) { $text = Format-GracefulText $note['message'] }
-        $note['message'] = $text
-    }
+    if ($note.Contains('message')) { $note['message'] = Format-GracefulText ([string]$note['message']) }
     if (@('done', 'undone') -ccontains $note['status']) { $note['attempts'] = 0 }
     $said = ''
     if ($Detail) { $said = "$($note['name']): $Detail" }
@@ -792,6 +708,5 @@ function Add-Note {
     if ($null -ne $record) { $Steps.Record = $record }
 }
 
-Export-ModuleMember -Function @(
-    'Invoke-GracefulOrderedWork', 'Get-GracefulResting', 'Get-GracefulUndoingSince', 'Wait-GracefulProof', 'Test-GracefulHealth'
-)
+# Wait-GracefulProof is for the blocks of Get-Tools, which see what is exported, and nothing else.
+Export-ModuleMember -Function 'Invoke-GracefulOrderedWork', 'Get-GracefulResting', 'Get-GracefulUndoingSince', 'Wait-GracefulProof'

@@ -8,13 +8,16 @@
 Set-StrictMode -Version 2.0
 
 $script:Largest = 20000
-# Control characters, marks that change the direction of text, lone surrogates, and what is not assigned.
-$script:Unreadable = @('Control', 'Format', 'Surrogate', 'OtherNotAssigned', 'PrivateUse', 'LineSeparator', 'ParagraphSeparator')
+# What is nested more deeply is no JSON of ours.
+$script:Deepest = 100
+# Beyond the first 65,536 characters: those that are not shown, and those that are not assigned.
+$script:Unreadable = @('Format', 'OtherNotAssigned', 'PrivateUse')
 $script:Scheme = '\b[A-Za-z][A-Za-z0-9+.-]*://'
 $script:Token = New-Object System.Text.RegularExpressions.Regex (
     '\G[ \t\r\n]*(?:([{}\[\]:,])|("(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*")|' +
     '(-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)|(true|false|null))'
 )
+$script:Escapes = @{ '"' = '\"'; '\' = '\\'; "`b" = '\b'; "`t" = '\t'; "`n" = '\n'; "`f" = '\f'; "`r" = '\r' }
 $script:Epoch = New-Object System.DateTime (1970, 1, 1, 0, 0, 0, [System.DateTimeKind]::Utc)
 $script:Numbers = [System.TypeCode[]]@('SByte', 'Byte', 'Int16', 'UInt16', 'Int32', 'UInt32', 'Int64', 'UInt64', 'Decimal')
 $script:Invariant = [System.Globalization.CultureInfo]::InvariantCulture
@@ -23,30 +26,54 @@ $script:Invariant = [System.Globalization.CultureInfo]::InvariantCulture
 
 function New-GracefulError {
     # An exception with a message for the operator, its kind, and the fields that are returned beside it. Kinds: step (any
-    # failure), late, wrong_option, refused, passing, no_connection, not_taken, lost_claim, damaged.
-    param([string]$Message, [string]$Kind = 'step', [System.Collections.IDictionary]$Fields = @{})
+    # failure), late, wrong_option, refused, passing, no_connection, broken, not_taken, lost_claim, damaged, failed_step,
+    # next_step. Of an answer of the metadata service also its status, and the pause before another try that it asked for.
+    param([string]$Message, [string]$Kind = 'step', [System.Collections.IDictionary]$Fields = @{}, $Status = $null, $RetryAfter = $null)
     $exception = New-Object System.InvalidOperationException ($Message)
-    $exception.Data['graceful_kind'] = $Kind
-    $exception.Data['graceful_fields'] = $Fields
+    $exception.Data['graceful'] = @{
+        Kind = $Kind; Message = $Message; Fields = $Fields; Status = $Status; RetryAfter = $RetryAfter
+        # Whether another try makes sense.
+        Passing = @('passing', 'no_connection') -contains $Kind
+    }
     return $exception
 }
 
 function Get-GracefulError {
-    # What an error record or exception of ours says: @{Kind; Message; Fields}; null if it is not one of ours.
-    param($Thrown)
-    $exception = $Thrown
-    if ($Thrown -is [System.Management.Automation.ErrorRecord]) { $exception = $Thrown.Exception }
+    # What an error record says if it is of one of our errors: see above. Null if it is not.
+    param([System.Management.Automation.ErrorRecord]$Thrown)
+    $exception = $Thrown.Exception
     while ($null -ne $exception) {
-        if ($exception.Data.Contains('graceful_kind')) {
-            return @{
-                Kind = [string]$exception.Data['graceful_kind']
-                Message = $exception.Message
-                Fields = $exception.Data['graceful_fields']
-            }
-        }
+        if ($exception.Data.Contains('graceful')) { return $exception.Data['graceful'] }
         $exception = $exception.InnerException
     }
     return $null
+}
+
+function Resolve-GracefulError {
+    # The same. What is not one of ours is thrown on.
+    param([System.Management.Automation.ErrorRecord]$Thrown)
+    $known = Get-GracefulError $Thrown
+    if ($null -eq $known) { throw $Thrown }
+    return $known
+}
+
+function Get-GracefulReason {
+    # Why something failed, as the innermost exception says it.
+    param([System.Management.Automation.ErrorRecord]$Thrown, [int]$Limit = 200)
+    return (Format-GracefulText $Thrown.Exception.GetBaseException().Message $Limit).TrimEnd('.')
+}
+
+function Exit-GracefulModule {
+    # Ends a module with what the work returns, or with the error that it throws.
+    param($Module, [scriptblock]$Work)
+    try { $result = & $Work }
+    catch {
+        $known = Resolve-GracefulError $_
+        foreach ($name in @($known.Fields.PSBase.Keys)) { $Module.Result[$name] = $known.Fields[$name] }
+        $Module.FailJson($known.Message)
+    }
+    foreach ($name in @($result.PSBase.Keys)) { $Module.Result[$name] = $result[$name] }
+    $Module.ExitJson()
 }
 
 function Stop-GracefulStep {
@@ -64,12 +91,11 @@ function Format-GracefulText {
     param($Value, [int]$Limit = 600)
     $text = ConvertTo-PlainText $Value
     if ($text.Length -gt $script:Largest) { $text = $text.Substring(0, $script:Largest) }
-    $text = Hide-GracefulSecret ([regex]::Replace($text, '[\s\x1c-\x1f]+', ' ').Trim(' '))
+    $text = Hide-Secret ([regex]::Replace($text, '[\s\x1c-\x1f]+', ' ').Trim(' '))
     if ($text -cmatch '[^\x20-\x7e]') { $text = Hide-Unreadable $text }
     $text = [regex]::Replace($text, '\{(?=[{%#])|#(?=jinja2:)', '$0 ')
-    if ($text.Length -le $Limit) { return $text }
     # Python counts characters, and .NET halves of them.
-    if ($text.Length - (Measure-LowSurrogate $text) -le $Limit) { return $text }
+    if ($text.Length - [regex]::Matches($text, '[\udc00-\udfff]').Count -le $Limit) { return $text }
     $keep = 0
     $taken = 0
     while ($taken -lt $Limit - 1) {
@@ -78,11 +104,6 @@ function Format-GracefulText {
         $taken++
     }
     return $text.Substring(0, $keep) + [char]0x2026
-}
-
-function Measure-LowSurrogate {
-    param([string]$Text)
-    return [regex]::Matches($Text, '[\udc00-\udfff]').Count
 }
 
 function ConvertTo-PlainText {
@@ -99,20 +120,17 @@ function ConvertTo-PlainText {
 }
 
 function Hide-Unreadable {
+    # A character of two halves is judged as a whole.
     param([string]$Text)
-    $shown = New-Object System.Text.StringBuilder
-    for ($index = 0; $index -lt $Text.Length; $index++) {
-        $pair = [char]::IsHighSurrogate($Text[$index]) -and $index + 1 -lt $Text.Length -and [char]::IsLowSurrogate($Text[$index + 1])
-        $category = [string][System.Globalization.CharUnicodeInfo]::GetUnicodeCategory($Text, $index)
-        if ($script:Unreadable -contains $category) { $null = $shown.Append('?') }
-        elseif ($pair) { $null = $shown.Append($Text[$index]).Append($Text[$index + 1]) }
-        else { $null = $shown.Append($Text[$index]) }
-        if ($pair) { $index++ }
-    }
-    return $shown.ToString()
+    return [regex]::Replace($Text, '[\ud800-\udbff][\udc00-\udfff]|[\p{C}\p{Zl}\p{Zp}]', {
+            param($found)
+            $category = [string][System.Globalization.CharUnicodeInfo]::GetUnicodeCategory($found.Value, 0)
+            if ($found.Length -eq 1 -or $script:Unreadable -contains $category) { return '?' }
+            return $found.Value
+        })
 }
 
-function Hide-GracefulSecret {
+function Hide-Secret {
     # The text without the user names, passwords and queries of the URLs in it.
     param([string]$Text)
     if (-not $Text.Contains('://')) { return $Text }
@@ -170,20 +188,22 @@ function Format-GracefulTime {
 }
 
 function Format-GracefulNumber {
-    # Three significant digits, as `%.3g` has them.
-    param([double]$Number)
-    if ($Number -eq 0) { return '0' }
-    $digits = $Number.ToString('E2', $script:Invariant)
-    $exponent = [int]($digits.Substring($digits.IndexOf('E') + 1))
-    if ($exponent -lt -4 -or $exponent -ge 3) {
-        $mantissa = $digits.Substring(0, $digits.IndexOf('E')).TrimEnd('0').TrimEnd('.')
-        $sign = '+'
-        if ($exponent -lt 0) { $sign = '-' }
-        return '{0}e{1}{2:00}' -f $mantissa, $sign, [Math]::Abs($exponent)
-    }
-    $text = ([double]::Parse($digits, $script:Invariant)).ToString(('F' + (2 - $exponent)), $script:Invariant)
-    if ($text.Contains('.')) { $text = $text.TrimEnd('0').TrimEnd('.') }
-    return $text
+    # As `%.3g`, or with another number of digits.
+    param([double]$Number, [int]$Digits = 3)
+    if ([double]::IsNaN($Number)) { return 'nan' }
+    if ([double]::IsInfinity($Number)) { return @('inf', '-inf')[[int]($Number -lt 0)] }
+    return $Number.ToString("G$Digits", $script:Invariant).ToLowerInvariant()
+}
+
+function Format-GracefulList {
+    # `web1, web2 and 3 more`.
+    param($Names, [int]$Show = 5)
+    $shown = @(@($Names) | Select-Object -First $Show | ForEach-Object { Format-GracefulText $_ 80 })
+    $more = @($Names).Count - $Show
+    if ($more -gt 0) { return ($shown -join ', ') + " and $more more" }
+    if ($shown.Count -eq 0) { return 'nobody' }
+    if ($shown.Count -eq 1) { return $shown[0] }
+    return ($shown[0..($shown.Count - 2)] -join ', ') + ' and ' + $shown[-1]
 }
 
 # ---- JSON, the same on every PowerShell: no date is made of a text, and keys differ by case
@@ -229,110 +249,70 @@ function ConvertTo-GracefulData {
 
 function ConvertFrom-GracefulJson {
     # JSON as ordered dictionaries, arrays, texts, [long] and [double], booleans and null. Raises FormatException.
-    param([string]$Text, [int]$Depth = 200)
-    $stack = New-Object System.Collections.Stack
-    $position = 0
-    # What may come next: value, first (value or the end of a list), key, firstkey, colon, next (comma or end), end.
-    $state = 'value'
-    $root = $null
-    while ($state -ne 'end') {
-        $found = $script:Token.Match($Text, $position)
-        if (-not $found.Success) { throw (New-Object System.FormatException ("nothing that JSON knows at character $position")) }
-        $position = $found.Index + $found.Length
-        $mark = $found.Groups[1].Value
-        $value = $null
-        $complete = $false
-        if ($state -eq 'colon') {
-            if ($mark -ne ':') { throw (New-Object System.FormatException ("':' is missing at character $position")) }
-            $state = 'value'
-            continue
+    param([string]$Text)
+    $reader = @{ Text = $Text; Next = 0; Token = $null }
+    Read-JsonToken $reader
+    $value = Read-JsonValue $reader 0
+    if ($Text.Substring($reader.Next).Trim(" `t`r`n".ToCharArray())) { Stop-Json $reader 'something follows' }
+    return , $value
+}
+
+function Stop-Json {
+    param($Reader, [string]$Why)
+    throw (New-Object System.FormatException ("$Why at character $($Reader.Next)"))
+}
+
+function Read-JsonToken {
+    param($Reader)
+    $Reader.Token = $script:Token.Match($Reader.Text, $Reader.Next)
+    if (-not $Reader.Token.Success) { Stop-Json $Reader 'nothing that JSON knows' }
+    $Reader.Next = $Reader.Token.Index + $Reader.Token.Length
+}
+
+function Read-JsonValue {
+    # The value that begins with the token.
+    param($Reader, [int]$Depth)
+    if ($Depth -gt $script:Deepest) { throw (New-Object System.FormatException ('it is nested too deeply')) }
+    $mark, $text, $number, $word = 1..4 | ForEach-Object { $Reader.Token.Groups[$_].Value }
+    if ($text) { return ConvertFrom-JsonText $text }
+    if ($number) { return ConvertFrom-JsonNumber $number }
+    if ($word) { return @{ true = $true; false = $false; null = $null }[$word] }
+    if ($mark -ne '{' -and $mark -ne '[') { Stop-Json $Reader "'$mark' is not expected" }
+    $isMap = $mark -eq '{'
+    $end = @(']', '}')[[int]$isMap]
+    $map = New-GracefulMap
+    $list = New-Object System.Collections.ArrayList
+    Read-JsonToken $Reader
+    while ($Reader.Token.Groups[1].Value -ne $end) {
+        if ($map.PSBase.Count + $list.Count) {
+            if ($Reader.Token.Groups[1].Value -ne ',') { Stop-Json $Reader "a comma or '$end' is missing" }
+            Read-JsonToken $Reader
         }
-        if ($state -eq 'key' -or ($state -eq 'firstkey' -and $mark -ne '}')) {
-            if (-not $found.Groups[2].Success) { throw (New-Object System.FormatException ("a name is missing at character $position")) }
-            $stack.Peek().Key = ConvertFrom-JsonText $found.Groups[2].Value
-            $state = 'colon'
-            continue
+        if ($isMap) {
+            if (-not $Reader.Token.Groups[2].Success) { Stop-Json $Reader 'a name is missing' }
+            $name = ConvertFrom-JsonText $Reader.Token.Groups[2].Value
+            Read-JsonToken $Reader
+            if ($Reader.Token.Groups[1].Value -ne ':') { Stop-Json $Reader "':' is missing" }
+            Read-JsonToken $Reader
+            $map[$name] = Read-JsonValue $Reader ($Depth + 1)
         }
-        if ($state -eq 'next' -and $mark -eq ',') {
-            $state = 'value'
-            if ($stack.Peek().IsMap) { $state = 'key' }
-            continue
-        }
-        if ($mark -eq '}' -or $mark -eq ']') {
-            $fits = $stack.Count -gt 0 -and @('next', 'first', 'firstkey') -contains $state -and ($stack.Peek().IsMap -eq ($mark -eq '}'))
-            if (-not $fits) { throw (New-Object System.FormatException ("'$mark' is not expected at character $position")) }
-            $frame = $stack.Pop()
-            $value = $frame.Value
-            if (-not $frame.IsMap) { $value = $frame.Value.ToArray() }
-            $complete = $true
-        }
-        elseif ($state -eq 'next' -or $mark -eq ',' -or $mark -eq ':') {
-            throw (New-Object System.FormatException ("'$($found.Value.Trim())' is not expected at character $position"))
-        }
-        elseif ($mark -eq '{' -or $mark -eq '[') {
-            if ($stack.Count -ge $Depth) { throw (New-Object System.FormatException ('it is nested too deeply')) }
-            if ($mark -eq '{') {
-                $stack.Push(@{ IsMap = $true; Value = (New-GracefulMap); Key = '' })
-                $state = 'firstkey'
-            }
-            else {
-                $stack.Push(@{ IsMap = $false; Value = (New-Object System.Collections.ArrayList); Key = '' })
-                $state = 'first'
-            }
-            continue
-        }
-        elseif ($found.Groups[2].Success) { $value = ConvertFrom-JsonText $found.Groups[2].Value }
-        elseif ($found.Groups[3].Success) { $value = ConvertFrom-JsonNumber $found.Groups[3].Value }
-        elseif ($found.Groups[4].Value -ne 'null') { $value = $found.Groups[4].Value -eq 'true' }
-        if ($stack.Count -eq 0) {
-            $root = $value
-            $state = 'end'
-        }
-        else {
-            $frame = $stack.Peek()
-            if ($frame.IsMap) { $frame.Value[$frame.Key] = $value } else { $null = $frame.Value.Add($value) }
-            $state = 'next'
-        }
+        else { $null = $list.Add((Read-JsonValue $Reader ($Depth + 1))) }
+        Read-JsonToken $Reader
     }
-    if ($Text.Substring($position).Trim(" `t`r`n".ToCharArray()) -ne '') {
-        throw (New-Object System.FormatException ("something follows at character $position"))
-    }
-    return , $root
+    if ($isMap) { return , $map }
+    return , $list.ToArray()
 }
 
 function ConvertFrom-JsonText {
     param([string]$Quoted)
-    $text = $Quoted.Substring(1, $Quoted.Length - 2)
-    if (-not $text.Contains('\')) { return $text }
-    $plain = New-Object System.Text.StringBuilder
-    for ($index = 0; $index -lt $text.Length; $index++) {
-        if ($text[$index] -ne '\') {
-            $null = $plain.Append($text[$index])
-            continue
-        }
-        $index++
-        switch -CaseSensitive ([string]$text[$index]) {
-            'b' { $null = $plain.Append([char]8) }
-            'f' { $null = $plain.Append([char]12) }
-            'n' { $null = $plain.Append([char]10) }
-            'r' { $null = $plain.Append([char]13) }
-            't' { $null = $plain.Append([char]9) }
-            'u' {
-                $null = $plain.Append([char][Convert]::ToInt32($text.Substring($index + 1, 4), 16))
-                $index += 4
-            }
-            default { $null = $plain.Append($text[$index]) }
-        }
-    }
-    return $plain.ToString()
+    # The escapes of JSON mean the same in a regular expression.
+    return [regex]::Unescape($Quoted.Substring(1, $Quoted.Length - 2))
 }
 
 function ConvertFrom-JsonNumber {
     param([string]$Text)
     $whole = [long]0
-    if ($Text -notmatch '[.eE]' -and [long]::TryParse($Text, [System.Globalization.NumberStyles]::Integer, $script:Invariant, [ref]$whole)) {
-        return $whole
-    }
+    if ([long]::TryParse($Text, [System.Globalization.NumberStyles]::AllowLeadingSign, $script:Invariant, [ref]$whole)) { return $whole }
     return [double]::Parse($Text, $script:Invariant)
 }
 
@@ -346,7 +326,7 @@ function ConvertTo-GracefulJson {
 
 function Add-Json {
     param([System.Text.StringBuilder]$Out, $Value, [bool]$Sorted, [int]$Depth)
-    if ($Depth -gt 100) { throw (New-Object System.FormatException ('it is nested too deeply')) }
+    if ($Depth -gt $script:Deepest) { throw (New-Object System.FormatException ('it is nested too deeply')) }
     if ($null -eq $Value) { $null = $Out.Append('null') }
     elseif ($Value -is [bool]) { $null = $Out.Append(([string]$Value).ToLowerInvariant()) }
     elseif ($Value -is [string] -or $Value -is [char]) { Add-JsonText $Out ([string]$Value) }
@@ -392,22 +372,13 @@ function Add-Json {
 
 function Add-JsonText {
     param([System.Text.StringBuilder]$Out, [string]$Text)
-    $null = $Out.Append('"')
-    if ($Text -cnotmatch '[^\x20-\x7e]|["\\]') { $null = $Out.Append($Text) }
-    else {
-        foreach ($char in $Text.ToCharArray()) {
-            $number = [int]$char
-            if ($number -eq 34 -or $number -eq 92) { $null = $Out.Append('\').Append($char) }
-            elseif ($number -eq 8) { $null = $Out.Append('\b') }
-            elseif ($number -eq 9) { $null = $Out.Append('\t') }
-            elseif ($number -eq 10) { $null = $Out.Append('\n') }
-            elseif ($number -eq 12) { $null = $Out.Append('\f') }
-            elseif ($number -eq 13) { $null = $Out.Append('\r') }
-            elseif ($number -lt 32 -or $number -gt 126) { $null = $Out.Append('\u').Append($number.ToString('x4')) }
-            else { $null = $Out.Append($char) }
-        }
-    }
-    $null = $Out.Append('"')
+    $escaped = [regex]::Replace($Text, '[^\x20-\x7e]|["\\]', {
+            param($found)
+            $short = $script:Escapes[$found.Value]
+            if ($short) { return $short }
+            return '\u{0:x4}' -f [int][char]$found.Value
+        })
+    $null = $Out.Append('"').Append($escaped).Append('"')
 }
 
 # ---- the clock
@@ -433,6 +404,14 @@ function Get-GracefulSameId {
     return $EventId.Trim().ToLowerInvariant()
 }
 
+function Get-GracefulHash {
+    # The SHA-256 of a text, in hexadecimal digits.
+    param([string]$Text)
+    $sha = [System.Security.Cryptography.SHA256]::Create()
+    try { return [System.BitConverter]::ToString($sha.ComputeHash([System.Text.Encoding]::UTF8.GetBytes($Text))).Replace('-', '').ToLowerInvariant() }
+    finally { $sha.Dispose() }
+}
+
 function Confirm-GracefulCmdlet {
     # Fails with what to do if the cmdlets of a feature of Windows are not there.
     param([string[]]$Names, [string]$Module, [string]$Feature, [string]$Question)
@@ -447,19 +426,20 @@ function Confirm-GracefulCmdlet {
 }
 
 function Get-GracefulLongPath {
-    # An absolute path as the system takes it at any length: older versions of .NET end at 260 characters.
+    # An absolute path as the system takes it at any length. Only where that is needed: in the long form Windows corrects
+    # nothing, and old versions of .NET refuse it.
     param([string]$Path)
     $plain = $Path.Replace('/', '\')
-    if ($plain.StartsWith('\\?\')) { return $plain }
+    if ($plain.StartsWith('\\?\') -or ($plain.Length -lt 240 -and $plain -notmatch '[. ](\\|$)')) { return $plain }
     if ($plain.StartsWith('\\')) { return '\\?\UNC\' + $plain.Substring(2) }
     return '\\?\' + $plain
 }
 
 Export-ModuleMember -Function @(
-    'New-GracefulError', 'Get-GracefulError', 'Stop-GracefulStep',
+    'New-GracefulError', 'Get-GracefulError', 'Resolve-GracefulError', 'Get-GracefulReason', 'Stop-GracefulStep', 'Exit-GracefulModule',
     'Format-GracefulText', 'Format-GracefulQuoted', 'Format-GracefulCount', 'Format-GracefulDuration', 'Format-GracefulTime',
-    'Format-GracefulNumber', 'Test-GracefulMasked',
+    'Format-GracefulNumber', 'Format-GracefulList', 'Test-GracefulMasked',
     'New-GracefulMap', 'ConvertTo-GracefulData', 'ConvertFrom-GracefulJson', 'ConvertTo-GracefulJson',
     'Get-GracefulNow', 'Get-GracefulMonotonic', 'Wait-Graceful',
-    'Get-GracefulLongPath', 'Get-GracefulSameId', 'Confirm-GracefulCmdlet'
+    'Get-GracefulLongPath', 'Get-GracefulSameId', 'Get-GracefulHash', 'Confirm-GracefulCmdlet'
 )

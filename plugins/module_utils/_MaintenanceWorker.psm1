@@ -194,9 +194,8 @@ function Invoke-GracefulProgram {
     try {
         try { $null = $process.Start() }
         catch {
-            $inner = $_.Exception
-            while ($null -ne $inner.InnerException) { $inner = $inner.InnerException }
-            $why = (Format-GracefulText $inner.Message 200).TrimEnd('.')
+            $inner = $_.Exception.GetBaseException()
+            $why = Get-GracefulReason $_
             if ($inner -is [System.ComponentModel.Win32Exception] -and @(2, 3) -contains $inner.NativeErrorCode) { $why = 'there is no such program on this host' }
             throw (New-GracefulError "$program cannot be run: $why.")
         }
@@ -364,45 +363,32 @@ function Stop-GracefulWorker {
 function Set-GracefulTold {
     # Remembers that somebody has heard the result.
     param($Keeper, $State)
-    if ($State.Contains('result')) {
-        $told = New-GracefulMap $State
-        $told['told'] = $true
-        Save-State $Keeper $told
-    }
+    if ($State.Contains('result')) { Save-State $Keeper (New-GracefulMap $State @{ told = $true }) }
 }
 
-function Invoke-GracefulWork {
+function Invoke-Work {
     # Does the work in this process. The block is handed what to tell its progress to.
     param($Keeper, $Owner, [scriptblock]$Work)
-    $mine = New-GracefulMap $Owner
-    $mine['pid'] = $PID
-    $mine['began'] = Get-Began $PID
+    $mine = New-GracefulMap $Owner @{ pid = $PID; began = (Get-Began $PID) }
     Save-State $Keeper $mine
     $progress = {
         param([string]$Message)
-        $state = New-GracefulMap $mine
-        $state['progress'] = $Message
-        Save-State $Keeper $state
+        Save-State $Keeper (New-GracefulMap $mine @{ progress = $Message })
     }
     try { $result = & $Work $progress }
     catch {
-        $result = New-GracefulMap
+        $result = New-GracefulMap @{ state = 'failed' }
         $known = Get-GracefulError $_
         if ($null -ne $known) {
-            $result['state'] = 'failed'
-            if ($known.Fields.Contains('state')) { $result['state'] = $known.Fields['state'] }
             $result['message'] = $known.Message
+            if ($known.Fields.Contains('state')) { $result['state'] = $known.Fields['state'] }
         }
         else {
             $where = "$($_.InvocationInfo.ScriptLineNumber): $($_.Exception.GetType().Name) $($_.Exception.Message)"
-            $result['state'] = 'failed'
             $result['message'] = "An error in graceful.azure itself: $(Format-GracefulText $where 300)"
         }
     }
-    $mine['result'] = $result
-    $mine['ended'] = Get-GracefulNow
-    Save-State $Keeper $mine
-    return , $result
+    Save-State $Keeper (New-GracefulMap $mine @{ result = $result; ended = Get-GracefulNow })
 }
 
 function Get-SourceOf {
@@ -420,7 +406,7 @@ function Start-GracefulWorker {
         throw (New-GracefulError 'Another process works on this host. It is looked at again in a moment.')
     }
     Save-State $Keeper $Owner
-    $commands = @('New-GracefulMap', 'New-GracefulKeeper', 'Invoke-GracefulWork', 'Invoke-GracefulOrderedWork', 'Test-GracefulPort')
+    $commands = @('New-GracefulMap', 'New-GracefulKeeper', 'Invoke-GracefulHandedOver', 'Invoke-GracefulOrderedWork', 'Test-GracefulPort')
     $commands += @(Get-Command -Name 'Get-GracefulDrain_*', 'Get-GracefulCheckpoint_*' -CommandType Function | ForEach-Object { $_.Name })
     $lines = @()
     foreach ($command in $commands) {
@@ -511,7 +497,7 @@ function Invoke-GracefulHandedOver {
         $Pipe.WriteByte(49)
         $Pipe.Flush()
         $Pipe.Dispose()
-        $null = Invoke-GracefulWork $keeper $request['owner'] {
+        Invoke-Work $keeper $request['owner'] {
             param($progress)
             Invoke-GracefulOrderedWork $keeper $request $progress
         }
@@ -544,5 +530,5 @@ function Start-OutsideOfJob {
 
 Export-ModuleMember -Function @(
     'Invoke-GracefulProgram', 'Test-GracefulWorker', 'Get-GracefulWorkerState', 'Wait-GracefulWorker', 'Stop-GracefulWorker',
-    'Set-GracefulTold', 'Invoke-GracefulWork', 'Start-GracefulWorker', 'Invoke-GracefulHandedOver'
+    'Set-GracefulTold', 'Start-GracefulWorker', 'Invoke-GracefulHandedOver'
 )

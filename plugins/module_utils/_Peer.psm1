@@ -11,7 +11,7 @@ Set-StrictMode -Version 2.0
 $ErrorActionPreference = 'Stop'
 
 function Invoke-GracefulRequest {
-    # The status that the URL answers with, or null and why there is no answer.
+    # @{Status; Message}: what the URL answers; the status is null if there is no answer. The body is not read.
     param(
         [string]$Url,
         [double]$Seconds,
@@ -21,7 +21,7 @@ function Invoke-GracefulRequest {
         [string]$Secret,
         [switch]$NoVerify
     )
-    $request = $null
+    $shown = Format-GracefulText $Url 200
     $response = $null
     try {
         Enable-Tls12
@@ -36,7 +36,7 @@ function Invoke-GracefulRequest {
         if ($NoVerify) { $request.ServerCertificateValidationCallback = Get-AnyCertificate }
         if (@('POST', 'PUT', 'PATCH') -contains $request.Method) { $request.ContentLength = 0 }
         if ($null -ne $Headers) {
-            foreach ($name in @($Headers.Keys)) { Set-Header $request ([string]$name) ([string]$Headers[$name]) }
+            foreach ($name in @($Headers.PSBase.Keys)) { Set-Header $request ([string]$name) ([string]$Headers[$name]) }
         }
         if ($User) {
             $login = [System.Text.Encoding]::UTF8.GetBytes("${User}:$Secret")
@@ -46,22 +46,22 @@ function Invoke-GracefulRequest {
         $answer = $request.GetResponseAsync()
         if (-not $answer.Wait($milliseconds)) {
             $request.Abort()
-            return @{ Status = $null; Message = "no complete answer within $(Format-GracefulNumber $Seconds) s" }
+            return @{ Status = $null; Message = "$shown does not answer (no complete answer within $(Format-GracefulNumber $Seconds) s)" }
         }
         $response = $answer.Result
-        return @{ Status = [int]$response.StatusCode; Message = '' }
     }
     catch {
-        $failure = Get-WebFailure $_.Exception
-        if ($null -ne $failure.Response) {
-            $response = $failure.Response
-            return @{ Status = [int]$response.StatusCode; Message = '' }
+        # Most statuses are exceptions, too.
+        $thrown = $_.Exception
+        while ($null -ne $thrown -and $thrown -isnot [System.Net.WebException]) { $thrown = $thrown.InnerException }
+        if ($null -eq $thrown -or $null -eq $thrown.Response) {
+            return @{ Status = $null; Message = "$shown does not answer ($(Get-GracefulReason $_))" }
         }
-        return @{ Status = $null; Message = $failure.Message }
+        $response = $thrown.Response
     }
-    finally {
-        if ($null -ne $response) { $response.Close() }
-    }
+    $status = [int]$response.StatusCode
+    $response.Close()
+    return @{ Status = $status; Message = "$shown answers $status" }
 }
 
 function Test-GracefulPort {
@@ -75,26 +75,9 @@ function Test-GracefulPort {
         }
         $why = "no complete answer within $(Format-GracefulNumber $Seconds) s"
     }
-    catch {
-        $why = (Get-WebFailure $_.Exception).Message
-    }
-    finally {
-        $client.Close()
-    }
+    catch { $why = Get-GracefulReason $_ }
+    finally { $client.Close() }
     return @{ Holds = $false; Message = "127.0.0.1:$Port takes no connection ($why)" }
-}
-
-function Get-WebFailure {
-    # The response of an error that has one, and the innermost reason.
-    param([System.Exception]$Thrown)
-    $reason = $Thrown
-    $response = $null
-    while ($null -ne $reason) {
-        if ($reason -is [System.Net.WebException] -and $null -ne $reason.Response) { $response = $reason.Response }
-        $message = $reason.Message
-        $reason = $reason.InnerException
-    }
-    return @{ Response = $response; Message = (Format-GracefulText $message 200).TrimEnd('.') }
 }
 
 function Set-Header {

@@ -19,51 +19,31 @@
 Set-StrictMode -Version 2.0
 $ErrorActionPreference = 'Stop'
 
-$spec = @{
-    options = @{
-        endpoint = @{ type = 'str'; default = 'auto' }
-        api_version = @{ type = 'str'; default = '2020-07-01' }
-        connect_timeout = @{ type = 'float'; default = 5 }
-        read_timeout = @{ type = 'float'; default = 130 }
-        retries = @{ type = 'int'; default = 3 }
-        vm_name = @{ type = 'str' }
-        order = @{ type = 'str'; choices = @('look', 'ready', 'approve', 'put_back', 'release'); default = 'look' }
-        events = @{ type = 'list'; elements = 'dict'; default = @() }
-        steps = @{ type = 'list'; elements = 'dict'; default = @() }
-        checkpoint = @{ type = 'list'; elements = 'dict'; default = @() }
-        health = @{ type = 'list'; elements = 'dict'; default = @() }
-        health_mistake = @{ type = 'str'; default = '' }
-        secrets = @{ type = 'dict'; default = @{}; no_log = $true }
-        record_dir = @{ type = 'path'; default = '%ProgramData%\graceful\records' }
-        checkpoint_dir = @{ type = 'path'; default = '%ProgramData%\graceful\checkpoints' }
-        run_id = @{ type = 'str'; default = '' }
-        run_name = @{ type = 'str'; default = '' }
-        silent_for = @{ type = 'float'; default = 120 }
-        force = @{ type = 'bool'; default = $false }
-        seconds = @{ type = 'float'; default = 300 }
-        wait = @{ type = 'float'; default = 0 }
-        known = @{ type = 'str'; default = '' }
-        undo_on_failure = @{ type = 'bool'; default = $false }
-        controller_step = @{ type = 'dict' }
-        looked = @{ type = 'dict'; default = @{} }
-        max_age = @{ type = 'float'; default = 60 }
-        fresh = @{ type = 'float'; default = 30 }
-        lapsed = @{ type = 'list'; elements = 'str'; default = @() }
-        probe_record = @{ type = 'bool'; default = $false }
-        timeout = @{ type = 'float'; default = 0 }
-    }
-    supports_check_mode = $true
+$options = (Get-GracefulServiceOption) + @{
+    order = @{ type = 'str'; choices = @('look', 'ready', 'approve', 'put_back', 'release'); default = 'look' }
+    events = @{ type = 'list'; elements = 'dict'; default = @() }
+    steps = @{ type = 'list'; elements = 'dict'; default = @() }
+    checkpoint = @{ type = 'list'; elements = 'dict'; default = @() }
+    health = @{ type = 'list'; elements = 'dict'; default = @() }
+    health_mistake = @{ type = 'str'; default = '' }
+    secrets = @{ type = 'dict'; default = @{}; no_log = $true }
+    record_dir = @{ type = 'path'; default = '%ProgramData%\graceful\records' }
+    checkpoint_dir = @{ type = 'path'; default = '%ProgramData%\graceful\checkpoints' }
+    run_id = @{ type = 'str'; default = '' }
+    run_name = @{ type = 'str'; default = '' }
+    silent_for = @{ type = 'float'; default = 120 }
+    force = @{ type = 'bool'; default = $false }
+    seconds = @{ type = 'float'; default = 300 }
+    wait = @{ type = 'float'; default = 0 }
+    known = @{ type = 'str'; default = '' }
+    undo_on_failure = @{ type = 'bool'; default = $false }
+    controller_step = @{ type = 'dict' }
+    looked = @{ type = 'dict'; default = @{} }
+    max_age = @{ type = 'float'; default = 60 }
+    fresh = @{ type = 'float'; default = 30 }
+    lapsed = @{ type = 'list'; elements = 'str'; default = @() }
+    probe_record = @{ type = 'bool'; default = $false }
+    timeout = @{ type = 'float'; default = 0 }
 }
-$module = [Ansible.Basic.AnsibleModule]::Create($args, $spec)
-
-try {
-    $answer = Invoke-GracefulModule (ConvertTo-GracefulData $module.Params) $module.CheckMode
-}
-catch {
-    $known = Get-GracefulError $_
-    if ($null -eq $known) { throw }
-    foreach ($name in @($known.Fields.PSBase.Keys)) { $module.Result[$name] = $known.Fields[$name] }
-    $module.FailJson($known.Message)
-}
-foreach ($name in @($answer.PSBase.Keys)) { $module.Result[$name] = $answer[$name] }
-$module.ExitJson()
+$module = [Ansible.Basic.AnsibleModule]::Create($args, @{ options = $options; supports_check_mode = $true })
+Exit-GracefulModule $module { Invoke-GracefulModule (ConvertTo-GracefulData $module.Params) $module.CheckMode }

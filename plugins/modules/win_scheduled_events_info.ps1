@@ -13,4 +13,18 @@ $ErrorActionPreference = 'Stop'
 
 $options = (Get-GracefulServiceOption) + (Get-GracefulFilterOption)
 $module = [Ansible.Basic.AnsibleModule]::Create($args, @{ options = $options; supports_check_mode = $true })
-Invoke-GracefulEventsModule $module { param($module, $service, $params) Get-GracefulEventsInfo $module $service $params }
+Exit-GracefulModule $module {
+    $service = New-GracefulService $module.Params
+    $view = New-GracefulViewpoint $module $service $module.Params
+    $filters = Get-GracefulFilter $module.Params
+    if ($filters['only_mine']) { $null = Get-GracefulRequiredName $view 'only_mine' }
+    $look = Read-GracefulViewpoint $view
+    New-GracefulMap ([ordered]@{
+            events = (Select-GracefulEvent $look['Events'] $filters)
+            document_incarnation = $look['Incarnation']
+            vm_name = $view.VmName
+            api_version = $service.ApiVersion
+            endpoint = $service.Endpoint
+            clock_offset = $look['ClockOffset']
+        })
+}

@@ -7,6 +7,7 @@
 #Requires -Version 5.1
 #AnsibleRequires -CSharpUtil Ansible.Basic
 #AnsibleRequires -PowerShell ansible_collections.graceful.azure.plugins.module_utils._ScheduledEvents
+#AnsibleRequires -PowerShell ansible_collections.graceful.azure.plugins.module_utils._EventsWait
 
 Set-StrictMode -Version 2.0
 $ErrorActionPreference = 'Stop'
@@ -19,4 +20,4 @@ $options = (Get-GracefulServiceOption) + (Get-GracefulFilterOption) + @{
     seen = @{ type = 'dict' }
 }
 $module = [Ansible.Basic.AnsibleModule]::Create($args, @{ options = $options; supports_check_mode = $true })
-Invoke-GracefulEventsModule $module { param($module, $service, $params) Wait-GracefulEvent $module $service $params }
+Exit-GracefulModule $module { Wait-GracefulEvent $module (New-GracefulService $module.Params) $module.Params }

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: graceful.azure contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""As much of a Windows host as the connection plugins winrm and psrp need to run a module, whose answers are given."""
+"""As much of a Windows host as the connection plugins winrm and psrp need to run a module; who runs it is handed in."""
 
 from __future__ import annotations
 
@@ -27,23 +27,30 @@ DONE = """<rsp:CommandState State="http://schemas.microsoft.com/wbem/wsman/1/win
 <rsp:ExitCode>0</rsp:ExitCode></rsp:CommandState>"""
 
 
+# Runs a script of PowerShell, as it is encoded in a command line, with its input, and says what it put out. None cuts the
+# connection in the middle of it.
+Runner = t.Callable[[str, bytes], "str | None"]
+
+
 class WindowsHost(ThreadingHTTPServer):
-    """Answers on the port it is given. A module's answer is text; None cuts the connection in the middle of it."""
+    """Answers on the port it is given."""
 
     daemon_threads = True
 
-    def __init__(self, port: int, answers: t.Sequence[str | None], refusals: int) -> None:
-        self.answers = list(answers)
+    def __init__(self, port: int, runner: Runner, refusals: int = 0) -> None:
+        self._runner = runner
         # How many requests are refused after a connection was cut: the host is up, its service not yet.
         self.refusals = refusals
         self.refusing = 0
         self.shells = 0
+        # Of WinRM: the command and its input so far.
+        self.commands: dict[str, tuple[str, bytes]] = {}
         self.pools: dict[str, Pool] = {}
         super().__init__(("127.0.0.1", port), Handler)
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
-    def next_answer(self) -> str | None:
-        answer = self.answers.pop(0)
+    def run(self, script: str, data: bytes) -> str | None:
+        answer = self._runner(script, data)
         if answer is None:
             self.refusing = self.refusals
         return answer
@@ -60,6 +67,8 @@ class Pool:
         self._host = host
         self._pool = psrpcore.ServerRunspacePool()
         self._pipelines: dict[uuid.UUID, psrpcore.ServerPipeline] = {}
+        self._scripts: dict[uuid.UUID, str] = {}
+        self._input: dict[uuid.UUID, list[str]] = {}
         self._ready: dict[uuid.UUID | None, bytes] = {}
 
     def take(self, encoded: str, pipeline: str) -> None:
@@ -70,10 +79,15 @@ class Pool:
         self._pool.receive_data(psrpcore.PSRPPayload(data, psrpcore.StreamType.default, number))
         while (event := self._pool.next_event()) is not None:
             if isinstance(event, psrpcore.CreatePipelineEvent):
+                (command,) = event.pipeline.commands
+                self._scripts[event.pipeline_id] = command.command_text
                 self._pipelines[event.pipeline_id].start()
+            elif isinstance(event, psrpcore.PipelineInputEvent):
+                self._input.setdefault(event.pipeline_id, []).append(str(event.data))
             elif isinstance(event, psrpcore.EndOfPipelineInputEvent):
                 answered = self._pipelines[event.pipeline_id]
-                answer = self._host.next_answer()
+                encoded = base64.b64encode(self._scripts[event.pipeline_id].encode("utf-16-le")).decode()
+                answer = self._host.run(encoded, "\n".join(self._input.get(event.pipeline_id, [])).encode())
                 if answer is None:
                     raise ConnectionAbortedError
                 answered.write_output(answer)
@@ -125,13 +139,19 @@ class Handler(BaseHTTPRequestHandler):
             command = command or str(uuid.uuid4()).upper()
             if pool:
                 pool.take(_found(r"Arguments[^>]*>([^<]+)<", text), command)
+            else:
+                self.server.commands[command] = _found(r"-EncodedCommand\s+([\w+/=]+)", text), b""
             return BEGUN.format(command=command)
         if action == "Send" and pool:
             pool.take(_found(r"Stream [^>]*>([^<]+)<", text), command)
+        elif action == "Send":
+            script, data = self.server.commands[command]
+            sent = base64.b64decode(_found(r"Stream [^>]*>([^<]*)<", text))
+            self.server.commands[command] = script, data + sent
         if action == "Receive" and pool:
             return RECEIVED.format(output=pool.give(command), state="")
         if action == "Receive":
-            answer = self.server.next_answer()
+            answer = self.server.run(*self.server.commands.pop(command))
             if answer is None:
                 raise ConnectionAbortedError
             return RECEIVED.format(output=base64.b64encode(answer.encode()).decode(), state=DONE)

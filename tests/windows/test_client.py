@@ -30,7 +30,7 @@ DOCUMENTS: dict[str, list[Json]] = {
     "two, the later first": [{**WHOLE, "EventId": "b"}, {**WHOLE, "EventId": "a", "DurationInSeconds": 1.5}],
     "bare": [{"EventId": "x"}],
 }
-PRIVATE = "& (Get-Module _ScheduledEvents) ([scriptblock]::Create($args[0][0])) $args[0][1]"
+PRIVATE = "& (Get-Module _EventsClient) ([scriptblock]::Create($args[0][0])) $args[0][1]"
 DATES = (
     *("Mon, 19 Sep 2033 18:29:47 GMT", "19 sep 2033 18:29:47 +0200", "Mon, 19-Sep-2033 18:29:47 EST"),
     *("2033-09-19T18:29:47Z", "2033-09-19 18:29:47", "2033-09-19T20:29:47.1234567+02:00", "2033-09-19t18:29:47-0130"),
@@ -41,7 +41,7 @@ DATES = (
 
 @pytest.fixture(scope="module")
 def client(session: Session) -> Session:
-    session.load("_ScheduledEvents")
+    session.load("_EventsClient")
     return session
 
 
@@ -57,8 +57,8 @@ def test_events_and_their_fingerprint_are_the_same_in_both_languages(client: Ses
     assert now
     expected = seen_by(parse(text.encode()), "WEB_0", now)
     block = """
-        $document = ConvertFrom-EventsDocument ([Text.Encoding]::UTF8.GetBytes($args[0][0]))
-        $events = Get-GracefulSeenBy $document 'WEB_0' (ConvertFrom-EventTime $args[0][1])
+        $document = ConvertFrom-GracefulDocument ([Text.Encoding]::UTF8.GetBytes($args[0][0]))
+        $events = Get-GracefulSeenBy $document 'WEB_0' (ConvertFrom-GracefulTime $args[0][1])
         @{ events = $events; fingerprint = (Get-GracefulFingerprint $events); oddities = $document['Oddities'] }
     """
     found = private(client, block, [text, NOW])
@@ -70,7 +70,7 @@ def test_events_and_their_fingerprint_are_the_same_in_both_languages(client: Ses
 def test_dates_are_read_alike(client: Session) -> None:
     block = """
         foreach ($text in $args[0]) {
-            $moment = ConvertFrom-EventTime $text
+            $moment = ConvertFrom-GracefulTime $text
             if ($null -eq $moment) { 'none' } else { $moment.ToString('yyyy-MM-ddTHH:mm:ssZ') }
         }
     """

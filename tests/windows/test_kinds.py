@@ -482,6 +482,41 @@ def test_a_user_and_a_password_are_sent(kinds: Session, site: str) -> None:
     assert Site.asked == ["GET /health Basic dTpw"]
 
 
+# health
+
+HEALTH = """
+    $items = ConvertTo-GracefulData $args[0]
+    & (Get-Module '_MaintenanceSteps') { param($items) Test-Health $items { } } $items
+"""
+
+
+def test_a_host_is_well_if_its_port_url_and_program_are(kinds: Session, site: str) -> None:
+    kinds.load("_MaintenanceSteps")
+    port = int(site.rpartition(":")[2])
+    secret = {"headers": {"X-Token": "t", "User-Agent": "us"}, "username": "u", "password": "p"}
+    program = ["C:\\windows\\system32\\cmd.exe", "/c", "exit 0"]
+    kinds.script(HEALTH, {"port": port}, {"url": f"{site}/health", **secret}, {"argv": program})
+    assert Site.asked == ["GET /health tBasic dTpw"]
+
+
+@pytest.mark.parametrize(
+    ("item", "said"),
+    [
+        ({"url": "SITE/out"}, "The health check of SITE/out did not pass. After 1 s still: SITE/out answers 204."),
+        ({"url": "SITE/moved"}, "SITE/moved answers 302."),
+        ({"url": "http://127.0.0.1:1/"}, "http://127.0.0.1:1/ does not answer ("),
+        ({"port": 1}, "The health check of port 1 did not pass. After 1 s still: 127.0.0.1:1 takes no connection ("),
+        ({"argv": ["no-such.exe"]}, "no-such.exe cannot be run: there is no such program on this host."),
+    ],
+)
+def test_what_is_not_well_is_said(kinds: Session, site: str, item: Json, said: str) -> None:
+    kinds.load("_MaintenanceSteps")
+    given = {key: value.replace("SITE", site) if key == "url" else value for key, value in item.items()}
+    with pytest.raises(PowerShellError) as caught:
+        kinds.script(HEALTH, {**given, "timeout": 1})
+    assert said.replace("SITE", site) in str(caught.value)
+
+
 # paths
 
 
@@ -492,7 +527,7 @@ class Saved:
         self.tree = tmp_path / "data with blanks"
         self.archives = tmp_path / "archives"
         self.host = World(session, "Checkpoint", "paths")
-        self.tools = {"directory": windows.windows_path(self.archives), "file": "0123.tar.gz", **tools}
+        self.tools = {"directory": windows.windows_path(self.archives), "file": "0123.zip", **tools}
         self.options: Json = {"paths": [windows.windows_path(self.tree)]}
         (self.tree / "below" / "deep").mkdir(parents=True)
         (self.tree / "a.txt").write_bytes(b"a" * 3_000_000)
@@ -686,5 +721,8 @@ def test_a_directory_that_became_a_link_is_not_followed(kinds: Session, tmp_path
 def test_one_path_is_written_in_one_way(kinds: Session, given: str, full: str) -> None:
     assert kinds.script("Invoke-Private '_Checkpoint_paths' 'Get-Full' $args[0][0]", given) == full
     if full.count("\\") > 1:
-        long = kinds.script("Get-GracefulLongPath $args[0][0]", full)
-        assert long == ("\\\\?\\UNC\\" + full[2:] if full.startswith("\\\\") else "\\\\?\\" + full)
+        assert kinds.script("Get-GracefulLongPath $args[0][0]", full) == full
+        # Windows cuts off the end of such a name, and does not take so long a path.
+        for odd in (f"{full}\\ends with a dot.", f"{full}\\ends with a blank \\x", full + "\\a long name" * 24):
+            long = kinds.script("Get-GracefulLongPath $args[0][0]", odd)
+            assert long == ("\\\\?\\UNC\\" + odd[2:] if odd.startswith("\\\\") else "\\\\?\\" + odd)

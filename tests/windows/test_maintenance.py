@@ -122,6 +122,52 @@ def test_one_event_for_two_windows_and_two_linux_hosts(tmp_path: Path, monkeypat
         fleet.stop()
 
 
+def test_a_drill_of_a_mixed_fleet_with_steps_that_the_controller_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cycle, "PATIENCE", PATIENCE)
+    fleet = cycle.Fleet(tmp_path, size=2)
+    flag = fleet.home("web2") / "out"
+    work = {"do": {"path": str(flag), "state": "touch"}, "undo": {"path": str(flag), "state": "absent"}}
+    files = {name: tmp_path / f"{name}.yml" for name in (*work, "probe")}
+    for name, options in work.items():
+        task = {"name": name, "ansible.builtin.file": options, "delegate_to": "localhost"}
+        files[name].write_text(json.dumps([task]))
+    files["probe"].write_text(json.dumps([{"name": "probe", "ansible.builtin.assert": {"that": f"'{flag}' is exists"}}]))
+    try:
+        fleet.variables["web1"].update(_linux_host(fleet, "web1"))
+        fleet.variables["web2"].update(_windows_host(fleet, "web2"))
+        fleet.variables["web2"]["graceful_drain_steps"].append(
+            {"name": "site", "kind": "tasks", **{name: str(file) for name, file in files.items()}}
+        )
+        fleet.variables["web2"]["graceful_checkpoint"][0]["to"] = "controller"
+        fleet.settings.update(SETTINGS, ANSIBLE_CONNECTION_PLUGINS=CONNECTIONS)
+        assert fleet.run(playbook="prepare").status == 0
+        fleet.common.update(
+            ansible_become=False,
+            graceful_drill_address="127.0.0.1",
+            graceful_drill_port=0,
+            graceful_drill_control_port=0,
+            graceful_drill_dir=str(tmp_path / "drill"),
+            graceful_drill_run_by="process",
+            graceful_drill_duration=1,
+        )
+        run = fleet.run("-e", "graceful_drill_consent=yes", playbook="drill")
+        assert run.status == 0, run.output[-6000:]
+        assert (run.report["drill"], run.report["result"]) == (True, "done")
+        assert fleet.posts() == []
+        assert not flag.exists()
+        for host in fleet.names:
+            assert not fleet.is_drained(host)
+            (closed,) = [json.loads(file.read_text()) for file in (fleet.home(host) / "records" / "history").iterdir()]
+            assert {step["status"] for step in closed["steps"]} == {"undone"}
+        assert len(closed["steps"]) == 3
+        cache = next(step for step in closed["steps"] if step["name"] == "cache")
+        assert cache["data"]["fetched"] is True
+    finally:
+        fleet.stop()
+
+
 def test_hosts_on_which_no_module_can_run_hold_the_event(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cycle, "PATIENCE", PATIENCE)
     fleet = cycle.Fleet(tmp_path, size=3)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.graceful.azure.tests.integration.harness import Case, Emulator, Json, Step
 from ansible_collections.graceful.azure.tests.integration.test_reads import HOSTILE_NAMES, HOSTILE_TEXT
+from ansible_collections.graceful.azure.tests.windows import windows
 from ansible_collections.graceful.azure.tests.windows.harness import CONSTRAINED, TOO_OLD, Session, play
 
 HOSTILE = Case("hostile", events=[{"Description": HOSTILE_TEXT, "Resources": HOSTILE_NAMES, "foreign": True}])
@@ -82,12 +83,14 @@ def test_where_no_module_can_run_a_task_says_what_to_do(emulator: Emulator, tmp_
         task(emulator, READY, "scheduled_event_approve", event_ids=["ready-1"]),
         task(emulator, READY, "scheduled_events_wait", until="gone", timeout=240),
     ]
-    hosts = {"constrained": {"prelude": CONSTRAINED}, "old": {"prelude": TOO_OLD}}
-    found = play(tmp_path, [{**one, "ignore_errors": True} for one in tasks], hosts)
+    hosts: dict[str, Json] = {"constrained": {"prelude": CONSTRAINED}, "old": {"prelude": TOO_OLD}}
+    with windows.locked_down(tmp_path / "locked down") as prefix:
+        hosts["locked down"] = {"prefix": prefix}
+        found = play(tmp_path, [{**one, "ignore_errors": True} for one in tasks], hosts)
     assert len(found) == len(tasks) * len(hosts)
     for one in found:
         assert one["status"] == "failed", one
-        expected = {"constrained": "FullLanguage", "old": "Windows Management Framework 5.1"}[one["host"]]
+        expected = "Windows Management Framework 5.1" if one["host"] == "old" else "FullLanguage"
         assert expected in one["result"]["msg"]
         assert "Nothing was done on the host." in one["result"]["msg"]
 

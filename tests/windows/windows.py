@@ -70,8 +70,9 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def environment() -> dict[str, str]:
-    return {**os.environ, **SETTINGS}
+def environment(prefix: str = "") -> dict[str, str]:
+    """Of what runs in Wine; a prefix other than ours is another host."""
+    return {**os.environ, **SETTINGS, **({"WINEPREFIX": prefix} if prefix else {})}
 
 
 def windows_path(path: Path) -> str:
@@ -96,6 +97,22 @@ def shared(path: Path) -> t.Iterator[str]:
         yield f"\\\\graceful-test\\{name}"
     finally:
         (server / name).unlink()
+
+
+@contextlib.contextmanager
+def locked_down(directory: Path) -> t.Iterator[str]:
+    """Another host, with the same files, on which PowerShell begins in constrained language mode, as a policy has it."""
+    directory.mkdir()
+    for file in PREFIX.glob("*.reg"):
+        shutil.copy(file, directory)
+    for folder in ("drive_c", "dosdevices"):
+        (directory / folder).symlink_to(PREFIX / folder)
+    key = "HKLM\\System\\CurrentControlSet\\Control\\Session Manager\\Environment"
+    try:
+        _wine("reg", "add", key, "/v", "__PSLockdownPolicy", "/d", "4", "/f", prefix=str(directory))
+        yield str(directory)
+    finally:
+        subprocess.run(["wineserver", "-k"], env=environment(str(directory)), capture_output=True, check=False)
 
 
 @contextlib.contextmanager
@@ -193,10 +210,10 @@ def _unpack(package: str, checksum: str, member: str, target: Path) -> None:
         (Path(directory) / prefix).replace(target)
 
 
-def _wine(*words: str) -> None:
+def _wine(*words: str, prefix: str = "") -> None:
     done = subprocess.run(
         ["wine", *words],
-        env=environment(),
+        env=environment(prefix),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         timeout=PATIENCE,
@@ -231,7 +248,7 @@ class Process:
     PowerShell ends at once and says nothing where it has no console.
     """
 
-    def __init__(self, command_line: str, stdin: bytes = b"") -> None:
+    def __init__(self, command_line: str, stdin: bytes = b"", prefix: str = "") -> None:
         self._directory = tempfile.TemporaryDirectory(prefix="windows-")
         folder = Path(self._directory.name)
         files = {name: folder / name for name in ("in", "out", "err")}
@@ -249,7 +266,7 @@ class Process:
             stdout=terminal,
             stderr=terminal,
             start_new_session=True,
-            env=environment(),
+            env=environment(prefix),
         )
         os.close(terminal)
         self._reader = threading.Thread(target=self._read, args=(controller,), daemon=True)

@@ -43,6 +43,12 @@ options:
     default: ""
     vars:
       - name: prelude
+  prefix:
+    description: A folder of Wine's other than the usual one, which makes another host of it.
+    type: str
+    default: ""
+    vars:
+      - name: prefix
 """
 
 Output = tuple[int, bytes, bytes]
@@ -69,7 +75,7 @@ class Connection(ConnectionBase):
             return self._suffer()
         program = windows.POWERSHELL_COMMAND[0]
         line = re.sub(r"^.*?(?= -NoProfile )", lambda _found: program, cmd)
-        process = windows.Process(self._after_prelude(line), in_data or b"")
+        process = windows.Process(self._after_prelude(line), in_data or b"", self.get_option("prefix"))
         while True:
             try:
                 done = process.wait(0.2)
