@@ -105,6 +105,7 @@ events:
   type: list
   elements: dict
   contains:
+    # begin generated: event fields
     event_id:
       description: The id, spelled as in the document. Compare it without regard to case.
       type: str
@@ -156,6 +157,7 @@ events:
       description: The first name in the resources, which is the one that should approve; V(none) if there are none.
       type: str
       sample: web_0
+    # end generated
 outcome:
   description:
     - V(appeared), V(started) or V(changed), what was waited for has happened.

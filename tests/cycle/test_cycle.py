@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import shutil
@@ -370,6 +371,29 @@ def test_an_event_whose_first_claimed_host_is_anothers_is_left_alone(fleet: Flee
     assert fleet.record("web1") is None
     assert fleet.log("web1") == []
     assert fleet.posts() == []
+
+
+def test_what_a_dead_run_has_drained_is_taken_over_when_its_claim_has_been_silent(fleet: Fleet) -> None:
+    """Without force."""
+    fleet.announce("web1", "web2")
+    killed = fleet.run(kill_when=lambda: "ready" in fleet.marks("web1") and "ready" in fleet.marks("web2"))
+    assert killed.status == -9, killed.output[-3000:]
+    for host in ("web1", "web2"):
+        record = fleet.record(host)
+        assert record
+        (entry,) = record["events"].values()
+        # As if the two minutes were over.
+        entry["claim"].update(
+            renewed=entry["claim"]["renewed"] - 200, silent_until=entry["claim"]["silent_until"] - 200
+        )
+        (fleet.home(host) / "records" / "record.json").write_text(json.dumps(record))
+    run = fleet.run()
+    assert run.status == 0, run.output[-4000:]
+    assert run.report["result"] == "done"
+    assert len(fleet.happened("approved")) == 1
+    for host in ("web1", "web2"):
+        assert [what for _at, what in fleet.log(host)] == ["drained", "back"]
+    fleet.check_all_back()
 
 
 def test_of_two_runs_that_claim_at_the_same_moment_the_one_with_the_first_host_goes_on(fleet: Fleet) -> None:

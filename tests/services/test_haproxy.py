@@ -16,6 +16,7 @@ import pytest
 from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
 from ansible_collections.graceful.azure.plugins.module_utils._haproxy import Server
 from ansible_collections.graceful.azure.plugins.module_utils._patience import Late, Patience
+from ansible_collections.graceful.azure.tests.cycle.harness import Fleet
 from ansible_collections.graceful.azure.tests.integration.harness import Play, inventory_of
 from ansible_collections.graceful.azure.tests.services.conftest import (
     Packages,
@@ -168,3 +169,33 @@ def test_sessions_that_do_not_end_make_the_module_late(balancer: Balancer) -> No
     assert (result["failed"], result["late"]) == (True, True)
     assert "with 1 session" in result["msg"]
     assert balancer.server().look().state == "drain"
+
+
+def test_a_maintenance_takes_hosts_out_of_every_balancer_and_leaves_out_what_was_out_before(
+    balancer: Balancer, tmp_path: Path
+) -> None:
+    balancer.server("web2").bring("maint")
+    addresses = (str(balancer.folder / "admin.sock"), f"127.0.0.1:{balancer.admin}")
+    sockets = [{"host": "localhost", "socket": address} for address in addresses]
+    step = {"name": "balancers", "kind": "haproxy", "backend": "web", "server": "{{ inventory_hostname }}"}
+    (tmp_path / "fleet").mkdir()
+    fleet = Fleet(tmp_path / "fleet", 2)
+    states: list[str] = []
+    try:
+        fleet.common["graceful_drain_steps"] = [
+            {**step, "sockets": sockets},
+            *fleet._defaults()["graceful_drain_steps"],
+        ]
+        fleet.announce("web1", "web2", started_for=8)
+        with fleet.once(
+            lambda: bool(fleet.happened("started")),
+            lambda: states.extend(balancer.server(name).look().state for name in ("web1", "web2")),
+        ):
+            run = fleet.run()
+        assert run.status == 0, run.output[-4000:]
+        assert states == ["maint", "maint"]
+        assert [balancer.server(name).look().state for name in ("web1", "web2")] == ["ready", "maint"]
+        fleet.check_invariant()
+        fleet.check_all_back()
+    finally:
+        fleet.stop()

@@ -11,6 +11,7 @@ import argparse
 import ast
 import functools
 import importlib
+import itertools
 import json
 import re
 import sys
@@ -23,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 COLLECTION = "ansible_collections.graceful.azure"
 MODULE_UTILS = f"{COLLECTION}.plugins.module_utils"
 # How a marker is written, by the file's suffix.
-COMMENTS = {".md": "<!-- {} -->", ".yml": "      # {}"}
+COMMENTS = {".md": "<!-- {} -->", ".yml": "      # {}", ".py": "    # {}"}
 
 LOADER = '''\
 # Copyright (c) 2026, graceful.azure contributors
@@ -255,14 +256,25 @@ TWIN_DIFFERS = {
 }
 
 
-def twin_documentation(name: str) -> str:
-    """What ansible-doc shows of the module for Windows."""
+def texts_of(name: str) -> dict[str, str]:
+    """DOCUMENTATION, EXAMPLES and RETURN of a module."""
     tree = ast.parse((ROOT / "plugins" / "modules" / f"{name}.py").read_text(encoding="utf-8"))
-    texts = {
+    return {
         t.cast(ast.Name, node.targets[0]).id: node.value.value.strip("\n")
         for node in tree.body
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
     }
+
+
+def event_fields() -> str:
+    """The fields of an event, as scheduled_events_info describes them."""
+    after = texts_of("scheduled_events_info")["RETURN"].partition("  contains:\n")[2]
+    return "\n".join(itertools.takewhile(lambda line: line.startswith("    "), after.splitlines()))
+
+
+def twin_documentation(name: str) -> str:
+    """What ansible-doc shows of the module for Windows."""
+    texts = texts_of(name)
     documentation = f"{texts['DOCUMENTATION']}\n".replace(f"module: {name}\n", f"module: win_{name}\n", 1)
     for text, other in TWIN_DIFFERS.items():
         documentation = documentation.replace(text, other.replace("{name}", name))
@@ -289,6 +301,7 @@ PARTS: tuple[tuple[str, str | None, t.Callable[[], str]], ...] = (
     ("roles/drill/README.md", "variables", functools.partial(settings_table, "drill")),
     ("roles/maintenance/meta/argument_specs.yml", "variables", functools.partial(settings_items, "host", "run")),
     ("roles/drill/meta/argument_specs.yml", "variables", functools.partial(settings_items, "drill")),
+    ("plugins/modules/scheduled_events_wait.py", "event fields", event_fields),
     *((f"plugins/modules/win_{name}.yml", None, functools.partial(twin_documentation, name)) for name in TWINS),
 )
 

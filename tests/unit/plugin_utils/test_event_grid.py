@@ -7,6 +7,7 @@ import json
 import typing as t
 
 import pytest
+from ansible_collections.graceful.azure.plugins.module_utils._document import EVENT_FIELDS
 from ansible_collections.graceful.azure.plugins.module_utils._errors import WrongOption
 from ansible_collections.graceful.azure.plugins.plugin_utils import _event_grid as grid
 
@@ -69,6 +70,7 @@ def test_both_schemas_become_the_message_of_the_watcher(make: t.Callable[..., Js
     data = message["data"]
     assert (data["change"], data["host"], data["vm_name"]) == ("appeared", "", None)
     assert data["event"] == {
+        **dict.fromkeys(EVENT_FIELDS),
         "event_id": "F020BA2E-3BC0-4C40-A10B-86575A9EABD5",
         "event_type": "Reboot",
         "event_status": "Scheduled",
@@ -78,8 +80,6 @@ def test_both_schemas_become_the_message_of_the_watcher(make: t.Callable[..., Js
         "seconds_left": 0,
         "description": "Host maintenance",
         "event_source": "Platform",
-        "duration_seconds": None,
-        "affects_me": None,
         "leader": "web_0",
     }
 

@@ -14,7 +14,7 @@ import typing as t
 from pathlib import Path
 
 import pytest
-from ansible_collections.graceful.azure.plugins.module_utils._document import Event
+from ansible_collections.graceful.azure.plugins.module_utils._document import EVENT_FIELDS, Event
 from ansible_collections.graceful.azure.plugins.module_utils._errors import WrongOption
 from ansible_collections.graceful.azure.plugins.module_utils._watcher import changes, metrics, spool, systemd
 from ansible_collections.graceful.azure.plugins.module_utils._watcher.config import OnItsOwn
@@ -27,20 +27,20 @@ Json = dict[str, t.Any]
 
 
 def event(event_id: str = "A", **fields: t.Any) -> Event:
-    plain = Event(
-        event_id=event_id,
-        event_type="Reboot",
-        event_status="Scheduled",
-        resource_type="VirtualMachine",
-        resources=["web_0"],
-        not_before="2026-09-19T18:00:00Z",
-        seconds_left=900,
-        description="",
-        event_source="Platform",
-        duration_seconds=None,
-        affects_me=True,
-        leader="web_0",
-    )
+    plain = {
+        **dict.fromkeys(EVENT_FIELDS),
+        "event_id": event_id,
+        "event_type": "Reboot",
+        "event_status": "Scheduled",
+        "resource_type": "VirtualMachine",
+        "resources": ["web_0"],
+        "not_before": "2026-09-19T18:00:00Z",
+        "seconds_left": 900,
+        "description": "",
+        "event_source": "Platform",
+        "affects_me": True,
+        "leader": "web_0",
+    }
     return t.cast(Event, {**plain, **fields})
 
 
