@@ -12,8 +12,10 @@ from pathlib import Path
 
 import pytest
 import yaml
-from ansible_collections.graceful.azure.plugins.module_utils._kind import LINUX, WINDOWS
+from ansible_collections.graceful.azure.plugins.module_utils import _drains
+from ansible_collections.graceful.azure.plugins.module_utils._kind import LINUX, WINDOWS, Noted, Ran
 from ansible_collections.graceful.azure.plugins.plugin_utils._settings import read_settings
+from ansible_collections.graceful.azure.tests.unit.module_utils.scripted import Programs, options_of, tools
 
 ROOT = Path(__file__).resolve().parents[2]
 PATTERNS = ("*.md", "docs/*.md", "examples/*/*.md", "roles/*/*.md", "tests/*/*.md")
@@ -65,3 +67,25 @@ def test_an_example_would_be_accepted(page: Path, example: str) -> None:
         platform = WINDOWS if page.name == "windows.md" else LINUX
         settings = read_settings(content, lambda value: value, ("host", "run"), platform)
         assert not settings.messages
+
+
+def test_the_kind_in_contributing_works() -> None:
+    found = re.search(r"^   ```python\n(.*?)^   ```$", text_of(ROOT / "CONTRIBUTING.md"), re.M | re.S)
+    assert found
+    scope: dict[str, t.Any] = {"__name__": f"{_drains.__name__}.queue", "__package__": _drains.__name__}
+    exec(textwrap.dedent(found[1]), scope)
+    paused = False
+
+    def queuectl(argv: list[str]) -> Ran:
+        nonlocal paused
+        assert (argv[0], argv[2]) == ("queuectl", "mail")
+        if argv[1] == "is-paused":
+            return Ran(0 if paused else 1, "", "")
+        paused = argv[1] == "pause"
+        return Ran(0, "", "")
+
+    kind = scope["Step"]
+    step = kind(options_of(kind, queue="mail"), tools(run=Programs(queuectl)))
+    assert step.look() == (False, "the queue takes jobs", {"in_service": True})
+    assert step.do().message == "the queue is paused"
+    assert step.undo(Noted({"in_service": True}, {}, lost=False)) == "the queue takes jobs"
