@@ -120,6 +120,17 @@ def _kind_section(name: str, kind: t.Any, file: str) -> str:
     return "\n".join([*lines, ""])
 
 
+def platform_table() -> str:
+    """Which hosts can do which kinds."""
+    columns = {"on both": ("linux", "windows"), "only on Linux": ("linux",), "only on Windows": ("windows",)}
+    lines = [f"| | {' | '.join(columns)} |", "|---" * (len(columns) + 1) + "|"]
+    for folder in (DRAINS, CHECKPOINTS):
+        platforms = {kind: folder.load(kind).platforms for kind in folder.kinds}
+        cells = [", ".join(f"`{kind}`" for kind in platforms if platforms[kind] == each) for each in columns.values()]
+        lines.append(f"| {folder.nouns} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def option_table(options: t.Mapping[str, t.Any], rules: t.Mapping[str, t.Any], file: str) -> list[str]:
     """`file` is where the options are described, for the message about one that is not."""
     rows = [f"| {' | '.join(row)} |" for row in _option_rows(options, file)]
@@ -295,6 +306,7 @@ PARTS: tuple[tuple[str, str | None, t.Callable[[], str]], ...] = (
     ("roles/watcher/README.md", "receiver options", receiver_table),
     ("roles/checkpoint/README.md", "checkpoint kinds", functools.partial(kind_tables, CHECKPOINTS)),
     ("roles/restore/README.md", "health checks", health_table),
+    ("docs/windows.md", "kinds", platform_table),
     ("docs/maintenance.md", "variables", functools.partial(settings_table, "host", "run")),
     ("docs/maintenance.md", "policy", policy_table),
     ("docs/maintenance.md", "actions", action_table),
