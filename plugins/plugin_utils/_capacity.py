@@ -4,7 +4,7 @@
 
 # This file is private to the collection: it may change without notice.
 
-"""How many hosts of a group must stay available, and who may leave without breaking that. Pure."""
+"""How many hosts of a group must stay available, and which may leave service without breaking that. Pure."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import re
 import typing as t
 
 from ansible_collections.graceful.azure.plugins.module_utils import _checks as check
-from ansible_collections.graceful.azure.plugins.module_utils._text import quoted
+from ansible_collections.graceful.azure.plugins.module_utils._text import count, quoted
 
-# Every host is in one of these, so a value without a group does not mean them.
+# A value without a group is about the groups of the host, but not about these, which every host is in.
 CATCH_ALL_GROUPS = ("all", "ungrouped")
 
 _PERCENTAGE = re.compile(r"([0-9]{1,3})\s*%", re.ASCII)
@@ -31,21 +31,21 @@ class Amount(t.NamedTuple):
 
 
 class MinAvailable(t.NamedTuple):
-    """An amount for each of the host's own groups, or amounts for groups by name."""
+    """One amount for each group of the host, or amounts for groups by name."""
 
-    own_groups: Amount | None
+    each_group: Amount | None
     by_group: t.Mapping[str, Amount]
 
-    def wanted(self, groups: t.Sequence[str]) -> t.Mapping[str, Amount]:
+    def by_group_of(self, groups: t.Sequence[str]) -> t.Mapping[str, Amount]:
         """By group, for a host in these groups."""
-        if self.own_groups is None:
+        if self.each_group is None:
             return self.by_group
-        own = [group for group in groups if group not in CATCH_ALL_GROUPS]
-        return dict.fromkeys(own or ["all"], self.own_groups)
+        named = [group for group in groups if group not in CATCH_ALL_GROUPS]
+        return dict.fromkeys(named or ["all"], self.each_group)
 
 
 def validate_min_available(value: t.Any) -> MinAvailable | None:
-    """The demand, ready for use; None where there is none. Raises WrongSetting."""
+    """The validated demand; None if there is none. Raises WrongSetting."""
     if value is None:
         return None
     if isinstance(value, t.Mapping):
@@ -74,21 +74,21 @@ def requirements(
     required: dict[str, int] = {}
     missing: set[str] = set()
     for groups, demand in demands:
-        for group, amount in demand.wanted(groups).items():
+        for group, amount in demand.by_group_of(groups).items():
             if group in sizes:
                 required[group] = max(required.get(group, 0), amount.of(sizes[group]))
-            elif demand.own_groups is None:
+            elif demand.each_group is None:
                 missing.add(group)
     return required, sorted(missing)
 
 
 def demanded_groups(value: t.Any, groups: t.Sequence[str]) -> list[str]:
-    """The groups that a demand of a host in these groups is about. What cannot be read may be about all of them."""
+    """The groups that a demand of a host in these groups is about. One that cannot be read may be about all of them."""
     try:
         demand = validate_min_available(value)
     except check.WrongSetting:
         return list(groups)
-    return [] if demand is None else list(demand.wanted(groups))
+    return [] if demand is None else list(demand.by_group_of(groups))
 
 
 def groups_of(members: t.Mapping[str, t.Collection[str]]) -> dict[str, list[str]]:
@@ -101,27 +101,27 @@ def groups_of(members: t.Mapping[str, t.Collection[str]]) -> dict[str, list[str]
 
 
 class Ledger:
-    """Who is available in the groups that have a minimum."""
+    """How many hosts are available in the groups that have a minimum."""
 
     def __init__(
         self, members: t.Mapping[str, t.Collection[str]], required: t.Mapping[str, int], away: t.Collection[str]
     ) -> None:
-        self._required = {group: count for group, count in required.items() if count}
+        self._required = {group: number for group, number in required.items() if number}
         self._sizes = {group: len(members[group]) for group in self._required}
         self._available = {group: self._sizes[group] for group in self._required}
         self._groups_of = groups_of({group: members[group] for group in self._required})
         self.take(away)
 
     def shortages(self, leaving: t.Collection[str]) -> list[str]:
-        """The groups that would fall below their minimum if these hosts left, too, in words."""
+        """Messages about the groups that would have too few hosts if these hosts left, too."""
         going = collections.Counter(group for host in leaving for group in self._groups_of.get(host, ()))
-        left = {group: self._available[group] - count for group, count in sorted(going.items())}
+        left = {group: self._available[group] - number for group, number in sorted(going.items())}
         return [self._shortage(group, left[group]) for group in left if left[group] < self._required[group]]
 
     def _shortage(self, group: str, left: int) -> str:
         required, size = self._required[group], self._sizes[group]
         if required > size:
-            return f"group {quoted(group)} has only {size}, so {required} available hosts can never be kept"
+            return f"group {quoted(group)} has only {count(size, 'host')}, so {required} can never be available"
         are = "is" if required == 1 else "are"
         return f"group {quoted(group)} would have {left} of {size} hosts available, {required} {are} required"
 

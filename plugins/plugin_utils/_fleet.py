@@ -4,7 +4,7 @@
 
 # This file is private to the collection: it may change without notice.
 
-"""The inventory as the plan needs it: who has which Azure name, who can be touched, what each host's settings are."""
+"""The inventory as the plan needs it: the Azure name, the state and the settings of each host. Pure."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Host:
-    """One inventory host. `asked` means that its own document was read."""
+    """One inventory host. `asked` means that it has read its document."""
 
     name: str
     vm_name: str | None
@@ -47,7 +47,7 @@ class Host:
     drained: bool
     error: str | None
     mistakes: tuple[str, ...] = ()
-    # Nobody wrote down how it is drained, nor that there is nothing to drain.
+    # graceful_drain_steps is not set: neither steps, nor an empty list.
     drain_not_set: bool = False
     # Seconds since it was first claimed for an event, by the event's id.
     claimed_for: t.Mapping[str, float] = field(default_factory=dict)
@@ -71,49 +71,50 @@ class Fleet:
         self.members.update((group, frozenset(hosts)) for group, hosts in groups.items())
         self.groups_of = groups_of(self.members)
         self._settings, self._default = _read(settings), _settings({})
-        self._claims: dict[str, list[Host]] = {}
+        self._by_vm_name: dict[str, list[Host]] = {}
         for host in self.hosts.values():
             if host.vm_name:
-                self._claims.setdefault(same_name(host.vm_name), []).append(host)
-        # A host that only the groups tell of may be anybody, too.
-        everybody = frozenset(self.hosts).union(*self.members.values())
-        self.nameless = everybody.difference(host.name for host in self.hosts.values() if host.vm_name)
+                self._by_vm_name.setdefault(same_name(host.vm_name), []).append(host)
+        # Hosts without a known Azure name, also those that are only in the groups: any of them may have a name.
+        every_host = frozenset(self.hosts).union(*self.members.values())
+        self.nameless = every_host.difference(host.name for host in self.hosts.values() if host.vm_name)
 
     def named(self, vm_name: str) -> t.Sequence[Host]:
         """The hosts that have this Azure name; more than one where two resource groups use the same names."""
-        return self._claims.get(same_name(vm_name), ())
+        return self._by_vm_name.get(same_name(vm_name), ())
 
     def settings(self, host: str) -> Settings:
         return self._settings.get(host, self._default)
 
     def required(self) -> tuple[dict[str, int], list[str]]:
-        """How many hosts each group must keep available; and which groups settings name in vain, in words."""
+        """How many hosts each group must keep available, and messages about groups in settings that do not exist."""
         demands = (
-            (self.groups_of.get(host, ()), demand)
-            for host, own in sorted(self._settings.items())
-            if (demand := own.min_available) is not None
+            (self.groups_of.get(host, ()), settings.min_available)
+            for host, settings in sorted(self._settings.items())
+            if settings.min_available is not None
         )
         required, missing = requirements(demands, {group: len(hosts) for group, hosts in self.members.items()})
-        in_vain = [("min_available", group, "it protects nothing") for group in missing]
-        in_vain += [("policy", group, "no host matches it") for group in self._of_rules()]
-        return required, [
-            f"graceful_{setting} names the group {quoted(group)}, which the inventory does not have: {so}."
-            for setting, group, so in in_vain
-        ]
+        messages = [_unknown_group("min_available", group, "it protects nothing") for group in missing]
+        messages += [_unknown_group("policy", group, "no host matches it") for group in self._rule_groups()]
+        return required, messages
 
-    def _of_rules(self) -> list[str]:
-        """Groups that rules are about and that do not exist."""
-        policies = {id(own.policy): own.policy for own in self._settings.values()}
+    def _rule_groups(self) -> list[str]:
+        """Groups in rules that do not exist."""
+        policies = {id(settings.policy): settings.policy for settings in self._settings.values()}
         named = {group for policy in policies.values() for rule in policy for group in rule.groups}
         return sorted(named.difference(self.members))
 
     def away(self) -> set[str]:
-        """Hosts that do no work now: already drained, or not answering though they were asked to."""
+        """Hosts that are out of service now: drained, or part of the run and not reached."""
         return {host.name for host in self.hosts.values() if host.drained or (host.targeted and not host.reachable)}
 
 
+def _unknown_group(setting: str, group: str, consequence: str) -> str:
+    return f"graceful_{setting} names the group {quoted(group)}, which the inventory does not have: {consequence}."
+
+
 def _read(settings: t.Mapping[str, t.Any]) -> dict[str, Settings]:
-    """The settings of every host, ready for use. Hosts of a group mostly have the same ones."""
+    """The settings of every host, validated. Hosts of a group mostly have the same, which are validated once."""
     known: dict[str, Settings] = {}
     found = {}
     for host, given in settings.items():

@@ -4,7 +4,7 @@
 
 # This file is private to the collection: it may change without notice.
 
-"""The operator's hours: a daily period in a time zone. Pure, but for the zone's own table."""
+"""graceful_window: a daily period in a time zone. Pure, except for the database of time zones."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ansible_collections.graceful.azure.plugins.module_utils._text import quoted
 
 KEYS = ("start", "end", "timezone", "days")
 WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
-# No notice is longer than this, and looking further would only take time.
+# No notice is longer than this.
 HORIZON = timedelta(days=31)
 
 _CLOCK = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])", re.ASCII)
@@ -68,7 +68,7 @@ def common_opening(windows: t.Iterable[Window], now: datetime, latest: datetime)
 
 
 def validate_window(window: t.Any) -> Window | None:
-    """The window, ready for use; None where there is none. Raises WrongSetting."""
+    """The validated window; None if there is none. Raises WrongSetting."""
     if window is None:
         return None
     given = check.mapping(window, "The window", KEYS)

@@ -87,4 +87,4 @@ def test_hosts_that_are_away_are_not_available() -> None:
 
 def test_a_minimum_above_the_size_of_the_group_says_so() -> None:
     (shortage,) = Ledger({"web": ["a"]}, {"web": 2}, away=[]).shortages(["a"])
-    assert shortage == "group 'web' has only 1, so 2 available hosts can never be kept"
+    assert shortage == "group 'web' has only 1 host, so 2 can never be available"
