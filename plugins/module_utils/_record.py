@@ -13,6 +13,7 @@ last of them is gone.
 from __future__ import annotations
 
 import contextlib
+import syslog
 import typing as t
 
 from ._clock import Clock
@@ -50,10 +51,6 @@ class LostClaim(EventsError):
 
 
 def to_system_log(text: str) -> None:
-    try:
-        import syslog
-    except ImportError:
-        return
     syslog.openlog("graceful.azure")
     syslog.syslog(syslog.LOG_NOTICE, text)
 
@@ -82,6 +79,11 @@ class Keeper:
         with self.explained():
             self.folder.inspect()
             return self.folder.read()
+
+    def entries(self) -> dict[str, Entry]:
+        """What the record says of events, by id."""
+        record = self.read()
+        return record["events"] if record else {}
 
     def probe(self) -> None:
         """Raises if no record could be written. The directory is made."""

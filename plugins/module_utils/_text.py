@@ -81,9 +81,7 @@ def masked_all(value: t.Any) -> t.Any:
 
 def is_masked(value: t.Any) -> bool:
     """Whether something of it was masked, so that it cannot be used as it is."""
-    if isinstance(value, (t.Mapping, list, tuple)):
-        return any(map(is_masked, value.values() if isinstance(value, t.Mapping) else value))
-    return isinstance(value, str) and _MASKED.search(value) is not None
+    return _MASKED.search(str(value)) is not None
 
 
 def quoted(value: t.Any, limit: int = 80) -> str:
