@@ -237,8 +237,8 @@ class Keeper:
             closing = {event_id: own[event_id] for event_id in closed if event_id in own}
             for event_id, entry in closing.items():
                 self._mark(record, mark, "", entry["event"]["event_id"])
-                whole = {**record, "events": {event_id: entry}, "closed": self.now}
-                self.folder.archive(whole, event_id, self.now)
+                closed_record = {**record, "events": {event_id: entry}, "closed": self.now}
+                self.folder.archive(closed_record, event_id, self.now)
             before: Record = {**record, "events": dict(record["events"]), "steps": list(record["steps"])}
             for event_id, entry in closing.items():
                 del record["events"][event_id]

@@ -28,10 +28,10 @@ from .config import OnItsOwn
 Json = t.Dict[str, t.Any]
 # With less notice than this it begins at once.
 URGENT = 120.0
-# As in a run: what is kept back for the approval, what is assumed where nothing is known, what is the least.
+# Seconds, as in a run: kept back for the approval, assumed if NotBefore is not known, and the least for a drain.
 MARGIN, UNKNOWN_NOTICE, LEAST = 10.0, 300.0, 5.0
 UNDOING = 600.0
-# Silent from the first moment: any run may take it over at once.
+# The claim is stale at once, so that any run may take it over.
 SILENT_FOR = -1.0
 # Seconds that a call may take.
 SLICE = 10.0
