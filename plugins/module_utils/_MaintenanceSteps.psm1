@@ -182,8 +182,8 @@ function Wait-GracefulProof {
         if ($now -ge $end) {
             if ($null -eq $since) { throw (New-GracefulError "After $(Format-GracefulNumber $Seconds) s still: $($proof['Message'])." 'late') }
             throw (New-GracefulError (
-                    "$($proof['Message']), but for $([Math]::Round($now - $since)) s only of the $(Format-GracefulNumber $Lasting) s that would " +
-                    'prove it, and the time is over.') 'late')
+                    "$($proof['Message']), but only for $([Math]::Round($now - $since)) s of the $(Format-GracefulNumber $Lasting) s that it " +
+                    'has to last, and the time is over.') 'late')
         }
         Wait-Graceful ([Math]::Min($Pause, [Math]::Max(0.0, $end - (Get-GracefulMonotonic))))
     }

@@ -145,8 +145,7 @@ class Engine(Look):
     def _is_of_another_run(self, state: Json) -> bool:
         """Whether the work is that of a run that still claims an event of this host. It is not stopped: two runs that
         stopped each other's work would never get anything done."""
-        record = self.keeper.read() or {"events": {}}
-        claims = [entry["claim"] for entry in record["events"].values()]
+        claims = [entry["claim"] for entry in self.keeper.entries().values()]
         return state.get("run_id") != self.keeper.run.run_id and any(
             claim["run_id"] == state.get("run_id") and not self.keeper.is_stale(claim) for claim in claims
         )
@@ -290,8 +289,7 @@ class Engine(Look):
 
     def _others(self, claimed: t.Sequence[str]) -> set[str]:
         """The other events that the host was drained for."""
-        record = self.keeper.read() or {"events": {}}
-        return {key for key, entry in record["events"].items() if key not in claimed and not entry["lapsed"]}
+        return {key for key, entry in self.keeper.entries().items() if key not in claimed and not entry["lapsed"]}
 
     def _is_any_announced(self, event_ids: t.Collection[str]) -> bool:
         if self._reading is None and not self._read():
@@ -300,8 +298,7 @@ class Engine(Look):
         return any(same_id(event["event_id"]) in event_ids for event in self._events)
 
     def _wait_until_gone(self, claimed: t.Sequence[str]) -> bool:
-        entries = (self.keeper.read() or {"events": {}})["events"]
-        times = Times(self._without_lapsed(claimed), entries, self.clock.monotonic(), self.keeper.now)
+        times = Times(self._without_lapsed(claimed), self.keeper.entries(), self.clock.monotonic(), self.keeper.now)
 
         def all_gone() -> bool:
             times.note(self._events, self.clock.monotonic(), self.keeper.now)

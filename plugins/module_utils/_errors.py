@@ -36,7 +36,7 @@ class Refused(EventsError):
 
 
 class PassingFailure(EventsError):
-    """A failure that may be over a moment later, so that another try makes sense."""
+    """A failure that may not last, so that another try makes sense."""
 
     def __init__(self, message: str, status: int | None = None, retry_after: float | None = None) -> None:
         super().__init__(message)

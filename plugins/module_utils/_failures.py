@@ -29,7 +29,7 @@ PROXY_AGENT_LOG = "/var/lib/azure-proxy-agent/ProxyAgent.Connection.log"
 
 
 def of_exchange(request: Request, exc: BaseException) -> PassingFailure:
-    """What it means that there is no answer. With NoConnection nothing was sent, for certain."""
+    """What it means that there is no answer. NoConnection means that certainly nothing was sent."""
     where, late = request.where, isinstance(exc, NoAnswer) and exc.late
     if late and isinstance(exc, NotConnected):
         return NoConnection(
@@ -53,21 +53,21 @@ def of_exchange(request: Request, exc: BaseException) -> PassingFailure:
 def of_answer(request: Request, reply: Reply, now: datetime) -> Refused | PassingFailure:
     """What an answer other than 200 means."""
     error, versions = _error_body(reply.body)
-    said = f"{request.where} answered {request.method} {request.path} with {reply.status}{error}."
+    answered = f"{request.where} answered {request.method} {request.path} with {reply.status}{error}."
     if reply.status in PASSING_STATUSES:
-        return PassingFailure(said, reply.status, _retry_after(reply, now))
+        return PassingFailure(answered, reply.status, _retry_after(reply, now))
     if 300 <= reply.status < 400:
         target = quoted(reply.headers.get("Location", "nowhere"), 200)
         return Refused(
-            f"{said} It redirects to {target}, which the metadata service never does and which is not followed. "
+            f"{answered} It redirects to {target}, which the metadata service never does and which is not followed. "
             "Check endpoint, and what answers at that address.",
             reply.status,
         )
     if reply.status in (401, 403):
-        return Refused(f"{said} {_not_allowed()}", reply.status)
+        return Refused(f"{answered} {_not_allowed()}", reply.status)
     if versions:
         return Refused(
-            f"{said} Set api_version to one that it offers: {', '.join(versions)}; or to auto.", reply.status
+            f"{answered} Set api_version to one that it offers: {', '.join(versions)}; or to auto.", reply.status
         )
     version = quoted(request.query.get("api-version", ""), 40)
     advice = {
@@ -76,7 +76,9 @@ def of_answer(request: Request, reply: Reply, now: datetime) -> Refused | Passin
         404: f"It does not have api_version {version}: set api_version to auto for the newest that it "
         "has. If it has none, this is not the metadata service: check endpoint.",
     }
-    return Refused(f"{said} {advice.get(reply.status, 'Check that endpoint is the metadata service.')}", reply.status)
+    return Refused(
+        f"{answered} {advice.get(reply.status, 'Check that endpoint is the metadata service.')}", reply.status
+    )
 
 
 def _not_allowed() -> str:
@@ -93,7 +95,7 @@ def _not_allowed() -> str:
 
 
 def _error_body(body: bytes) -> tuple[str, list[str]]:
-    """What the service says about the error, quoted, and the versions that it offers instead."""
+    """The error that the service gives, quoted, and the versions that it offers instead."""
     try:
         content = json.loads(body.decode("utf-8-sig"))
     except (ValueError, RecursionError):
@@ -101,8 +103,8 @@ def _error_body(body: bytes) -> tuple[str, list[str]]:
     if not isinstance(content, dict):
         return "", []
     error, versions = content.get("error"), content.get("newest-versions")
-    said = f" ({quoted(error, 300)})" if isinstance(error, str) and error else ""
-    return said, [clean(version, 40) for version in versions[:20]] if isinstance(versions, list) else []
+    text = f" ({quoted(error, 300)})" if isinstance(error, str) and error else ""
+    return text, [clean(version, 40) for version in versions[:20]] if isinstance(versions, list) else []
 
 
 def _retry_after(reply: Reply, now: datetime) -> float | None:

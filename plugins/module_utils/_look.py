@@ -148,7 +148,7 @@ class Look:
     def _poll(
         self, is_over: t.Callable[[], bool], pause: float = POLL, is_nearly_over: t.Callable[[], bool] | None = None
     ) -> bool:
-        """Read until it is over or the time of this call is; whether it is over. A failed read does not end it."""
+        """Read until it is over, or the time of this call is up; returns which. A failed read does not end it."""
         limits = self._service.client.limits
         self._service.client.limits = limits._replace(read_timeout=min(10.0, limits.read_timeout), retries=0)
         try:

@@ -15,33 +15,33 @@ from ._errors import EventsError, WrongOption
 
 
 class Late(EventsError):
-    """It may still come to pass, but not in time."""
+    """It was not done in time."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, late=True)
 
 
 class Proof(t.NamedTuple):
-    """Whether it is as it should be, and how it is, in words."""
+    """Whether a condition holds, and what was seen, in words."""
 
     holds: bool
     message: str
 
 
 def forgiving(look: t.Callable[[], Proof]) -> t.Callable[[], Proof]:
-    """The same look, for which an error is no more than a reason to look again."""
+    """The same look, but an error means that the condition does not hold yet."""
 
-    def tried() -> Proof:
+    def look_again() -> Proof:
         try:
             return look()
         except EventsError as exc:
             return Proof(False, exc.message.rstrip("."))
 
-    return tried
+    return look_again
 
 
 class Patience:
-    """The time that a step has. `progress` is told what is waited for."""
+    """The time that a step has. `progress` is called with what is waited for."""
 
     def __init__(
         self, seconds: float, clock: Clock | None = None, progress: t.Callable[[str], None] | None = None
@@ -58,15 +58,15 @@ class Patience:
         return max(0.0, self._end - self.clock.monotonic())
 
     def request_timeout(self, longest: float = 5.0) -> float:
-        """What a single request may take: never nothing, which would mean forever or not at all."""
+        """What a single request may take. Never 0, which some functions take for no limit."""
         return max(0.1, min(longest, self.left))
 
     def part(self, seconds: float) -> Patience:
-        """A part of this time, for something that must not use all of it."""
+        """A part of the time that is left."""
         return Patience(max(0.1, min(seconds, self.left)), self.clock, self._progress)
 
     def until(self, look: t.Callable[[], Proof], pause: float = 0.5, lasting: float = 0.0) -> str:
-        """Look until it holds, and has held for as long as asked, without a break."""
+        """Look until the condition has held for `lasting` seconds without a break. Returns what was seen."""
         since: float | None = None
         while True:
             begin = self.clock.monotonic()
@@ -85,6 +85,6 @@ class Patience:
         if held is None:
             return f"After {self.seconds:.3g} s still: {proof.message}."
         return (
-            f"{proof.message}, but for {held:.0f} s only of the {lasting:g} s that would prove it, "
-            "and the time is over."
+            f"{proof.message}, but only for {held:.0f} s of the {lasting:g} s that it has to last, and the time is "
+            "over."
         )

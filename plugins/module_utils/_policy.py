@@ -24,7 +24,7 @@ DRAIN_AND_APPROVE = "drain_and_approve"
 
 
 class Action(t.NamedTuple):
-    """What a rule may ask for. What an action does not say, it does not do: by default nothing is approved."""
+    """What a rule may ask for. An action does only what it names: by default nothing is approved."""
 
     name: str
     message: str
@@ -144,7 +144,7 @@ class Decision(t.NamedTuple):
 
 
 class Facts(t.NamedTuple):
-    """What the rules look at: one event, as it concerns one host."""
+    """What the rules match on: one event and one host."""
 
     event_type: str
     event_source: str | None
@@ -161,7 +161,7 @@ class Span(t.NamedTuple):
     def takes(self, value: int | None) -> bool:
         if self.least is None and self.most is None:
             return True
-        # What is not known is neither short nor long.
+        # An unknown value matches no limit.
         return value is not None and (self.least or 0) <= value and (self.most is None or value <= self.most)
 
 
@@ -243,7 +243,7 @@ def _seconds(given: t.Mapping[str, t.Any], key: str, where: str) -> int | None:
 
 
 def _event_type(name: str, where: str) -> str:
-    """Azure may announce types that nobody knows yet, but hardly one that looks like a known one misspelt."""
+    """Azure may announce new types, but hardly one that looks like a known one misspelt."""
     similar = difflib.get_close_matches(name.lower(), [known.lower() for known in KNOWN_TYPES], 1, 0.75)
     if similar and name.lower() not in similar:
         raise check.WrongSetting(f"{where}: event_type is {quoted(name)}; is {similar[0].capitalize()} meant?")

@@ -13,6 +13,7 @@ last of them is gone.
 from __future__ import annotations
 
 import contextlib
+import syslog
 import typing as t
 
 from ._clock import Clock
@@ -50,10 +51,6 @@ class LostClaim(EventsError):
 
 
 def to_system_log(text: str) -> None:
-    try:
-        import syslog
-    except ImportError:
-        return
     syslog.openlog("graceful.azure")
     syslog.syslog(syslog.LOG_NOTICE, text)
 
@@ -82,6 +79,11 @@ class Keeper:
         with self.explained():
             self.folder.inspect()
             return self.folder.read()
+
+    def entries(self) -> dict[str, Entry]:
+        """What the record says of events, by id."""
+        record = self.read()
+        return record["events"] if record else {}
 
     def probe(self) -> None:
         """Raises if no record could be written. The directory is made."""
@@ -235,8 +237,8 @@ class Keeper:
             closing = {event_id: own[event_id] for event_id in closed if event_id in own}
             for event_id, entry in closing.items():
                 self._mark(record, mark, "", entry["event"]["event_id"])
-                whole = {**record, "events": {event_id: entry}, "closed": self.now}
-                self.folder.archive(whole, event_id, self.now)
+                closed_record = {**record, "events": {event_id: entry}, "closed": self.now}
+                self.folder.archive(closed_record, event_id, self.now)
             before: Record = {**record, "events": dict(record["events"]), "steps": list(record["steps"])}
             for event_id, entry in closing.items():
                 del record["events"][event_id]

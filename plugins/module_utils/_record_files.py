@@ -12,7 +12,6 @@ import contextlib
 import errno
 import json
 import os
-import pwd
 import re
 import stat
 import typing as t
@@ -233,17 +232,10 @@ def explain(exc: OSError, directory: str) -> str:
     """What the operating system refused, and what to do about it."""
     advice = "Correct this and run again."
     if exc.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        advice = f"Run with become, or set a graceful_record_dir that user {_user()} may read and write."
+        advice = "Run with become, or set a graceful_record_dir that this user may read and write."
     elif exc.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         advice = "Make room on that file system and run again."
     elif exc.errno in (errno.ENOTDIR, errno.EEXIST, errno.ELOOP, errno.EISDIR):
         advice = "Something else lies in the place of a file or directory of the record: move it away."
     where = exc.filename if isinstance(exc.filename, str) else directory
     return f"{where}: {exc.strerror or exc}. If there was a record, it is still there: nothing was lost. {advice}"
-
-
-def _user() -> str:
-    try:
-        return pwd.getpwuid(os.geteuid()).pw_name
-    except KeyError:
-        return str(os.geteuid())

@@ -38,7 +38,7 @@ def run(
 ) -> Ran:
     """Run a program to its end. At the deadline it is killed, with everything that it has started in its group.
 
-    `note` is told its group when it has begun, and None when it has ended: it may outlive this process.
+    `note` is called with its process group when it has begun, and with None when it has ended.
     """
     program = clean(argv[0], 200)
     become, variables = _as_user(program, user)
@@ -68,7 +68,7 @@ def run(
     except TimeoutError:
         raise Late(f"{program} did not end within {max(0.0, seconds):.3g} s and was stopped.") from None
     finally:
-        # Also when this process is told to end meanwhile.
+        # Also when this process gets a signal to end meanwhile.
         if process.poll() is None:
             with contextlib.suppress(OSError):
                 os.killpg(process.pid, signal.SIGKILL)
@@ -88,7 +88,7 @@ def _environment() -> dict[str, str]:
 
 
 def _as_user(program: str, user: str | None) -> tuple[t.Callable[[], None] | None, dict[str, str]]:
-    """What makes the child another user, and the variables that go with it."""
+    """The function that changes the user of the child, and the variables of that user."""
     if user is None:
         return None, {}
     try:
@@ -115,7 +115,8 @@ def _as_user(program: str, user: str | None) -> tuple[t.Callable[[], None] | Non
 
 
 def _output(process: subprocess.Popen[bytes], end: float) -> tuple[str, str]:
-    """What the program says until it ends. What it leaves running may keep its output open, and is not waited for."""
+    """What the program prints until it ends. A process that it leaves running may keep its output open: that is no
+    reason to wait."""
     kept: dict[t.Any, bytearray] = {process.stdout: bytearray(), process.stderr: bytearray()}
     with selectors.DefaultSelector() as selector:
         for stream in kept:
@@ -134,7 +135,7 @@ def _output(process: subprocess.Popen[bytes], end: float) -> tuple[str, str]:
             if left <= 0:
                 raise TimeoutError
             if not selector.get_map():
-                # Nothing more will be said: only its end is waited for.
+                # It has closed its output: only its end is waited for.
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     process.wait(max(0.0, left))
     out, err = (bytes(each).decode("utf-8", "replace") for each in kept.values())

@@ -238,7 +238,7 @@ class Steps:
         return (answer.get("phase"), answer.get("name"), answer.get("mode")) == wanted
 
     def _answer_of(self, step: Json, mode: str, **more: t.Any) -> str:
-        """What the controller said about a step that it took. Asks it to take the step if it has not."""
+        """The controller's result of a step. If it has not taken the step, it is asked to."""
         if not self._has_answer(step, mode):
             raise Next(self._for_controller(step, mode, **more))
         answer, self._answer = self._answer or {}, None

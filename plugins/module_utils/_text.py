@@ -5,7 +5,7 @@
 # This file is private to the collection: it may change without notice.
 # It needs the standard library only, so that it can also be loaded by its path.
 
-"""Text for the operator. What comes from outside is cleaned here, and nowhere else: it can only be read afterwards."""
+"""Text for the operator. Text from outside is cleaned here, and nowhere else."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import unicodedata
 from datetime import datetime, timezone
 
 LONGEST = 600
-# What is looked at of a text at most, before it is cut: nobody can make us clean megabytes.
+# Only so many characters of a text are cleaned at all, so that long texts take no time.
 LARGEST = 20_000
 # Control characters, marks that change the direction of text, lone surrogates, and what is not assigned.
 _UNREADABLE = ("Cc", "Cf", "Cs", "Cn", "Co", "Zl", "Zp")
@@ -81,9 +81,7 @@ def masked_all(value: t.Any) -> t.Any:
 
 def is_masked(value: t.Any) -> bool:
     """Whether something of it was masked, so that it cannot be used as it is."""
-    if isinstance(value, (t.Mapping, list, tuple)):
-        return any(map(is_masked, value.values() if isinstance(value, t.Mapping) else value))
-    return isinstance(value, str) and _MASKED.search(value) is not None
+    return _MASKED.search(str(value)) is not None
 
 
 def quoted(value: t.Any, limit: int = 80) -> str:
@@ -106,9 +104,9 @@ def quoted_list(names: t.Sequence[t.Any], show: int = 5) -> str:
 
 
 def sentence(*reasons: str) -> str:
-    """Reasons in one sentence, which has one end."""
-    said = "; ".join(reason.rstrip(".") for reason in reasons)
-    return said if said.endswith(("?", "!")) else said + "."
+    """The reasons as one sentence with one full stop."""
+    text = "; ".join(reason.rstrip(".") for reason in reasons)
+    return text if text.endswith(("?", "!")) else text + "."
 
 
 def is_or_are(names: t.Sequence[t.Any]) -> str:

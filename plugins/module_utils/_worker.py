@@ -31,7 +31,7 @@ GRACE = 5.0
 
 
 class Worker:
-    """At most one on a host: it holds a lock that ends with its process. Its state file says what it does for whom."""
+    """At most one on a host: it holds a lock that ends with its process. Its state file has its owner and progress."""
 
     def __init__(self, directory: str, clock: Clock) -> None:
         self._lock = os.path.join(directory, LOCK)
@@ -171,10 +171,10 @@ def _read(path: str) -> Json:
 
 
 def _began(pid: int) -> str:
-    """What tells a process from a later one of the same number; empty if it is not there, or has ended."""
+    """The boot and the time at which a process began, which no later one of its number has; empty if it has ended."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
-            # The name before it, in brackets, may have anything in it.
+            # The name of the program before it, in brackets, may contain any characters.
             fields = file.read().rpartition(")")[2].split()
     except OSError:
         return ""
@@ -182,7 +182,7 @@ def _began(pid: int) -> str:
 
 
 def _stop(_number: int, _frame: t.Any) -> None:
-    # Unwinds, so that what the worker has started is ended, too.
+    # An exception, so that the program that the worker runs is ended, too.
     raise SystemExit(1)
 
 

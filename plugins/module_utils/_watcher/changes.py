@@ -21,7 +21,7 @@ from .._times import Times
 Json = t.Dict[str, t.Any]
 APPEARED, CHANGED, STARTED_NOW, GONE, BACK = CHANGES = ("appeared", "changed", "started", "gone", "back")
 TYPE = "graceful.azure.scheduled_event"
-# They depend on who looks and when, or follow from another field.
+# They depend on the host and the time, or follow from another field.
 PASSING = ("seconds_left", "affects_me", "leader")
 # Azure empties NotBefore when an event starts: that is the start, and no change of its own.
 PART_OF_START = ("event_status", "not_before")
@@ -48,7 +48,7 @@ class Source(t.NamedTuple):
 def compare(
     known: t.Mapping[str, Json], events: t.Sequence[Event], monotonic: float, now: float, boot_id: str = ""
 ) -> tuple[list[Change], dict[str, Json]]:
-    """What is new, and what is known now. An event that is missing is gone after several reads over some seconds."""
+    """The changes since `known`, and what is known now. A missing event is gone after several reads."""
     present = _by_id(events)
     times = Times(list(known), known, monotonic, now)
     times.note(list(present.values()), monotonic, now)

@@ -45,7 +45,7 @@ class Receiver(t.NamedTuple):
 
 
 class OnItsOwn(t.NamedTuple):
-    """What the host needs to drain itself: the same that a run would hand over."""
+    """What the host needs to drain itself, as a run would give it to the engine."""
 
     steps: t.Sequence[Json] = ()
     checkpoint: t.Sequence[Json] = ()
@@ -118,7 +118,7 @@ def _read(path: str, secret: bool = False) -> Json:
 
 
 def _demand_private(path: str, status: os.stat_result) -> None:
-    """Whoever else could read it could start runs, and whoever could write it could run programs as root."""
+    """Other users who could read it could start runs; who could write it could run programs as root."""
     mode = stat.S_IMODE(status.st_mode)
     if mode & 0o077 or status.st_uid not in (0, os.geteuid()):
         raise WrongOption(

@@ -28,13 +28,13 @@ from .config import OnItsOwn
 Json = t.Dict[str, t.Any]
 # With less notice than this it begins at once.
 URGENT = 120.0
-# As in a run: what is kept back for the approval, what is assumed where nothing is known, what is the least.
+# Seconds, as in a run: kept back for the approval, assumed if NotBefore is not known, and the least for a drain.
 MARGIN, UNKNOWN_NOTICE, LEAST = 10.0, 300.0, 5.0
 UNDOING = 600.0
-# Silent from the first moment: any run may take it over at once.
+# The claim is stale at once, so that any run may take it over.
 SILENT_FOR = -1.0
-# Seconds that a call may take while there is work, and while there is nothing but waiting.
-SLICE, LONG_SLICE = 2.0, 10.0
+# Seconds that a call may take.
+SLICE = 10.0
 # After an approval that failed.
 APPROVE_AGAIN = 30.0
 # How the process ends: nothing is left to do, or only a controller can go on.
@@ -239,7 +239,7 @@ class HostRun:
                 self._log(f"Nothing is left to do on its own{': ' if plan.reason else ''}{plan.reason}.")
                 return DONE
             self._log_order(plan)
-            result = self._call(plan.order._replace(wait=self._slice(plan.order, seen), known=seen["document"]))
+            result = self._call(plan.order._replace(known=seen["document"]))
             seen, report = result["observation"], result["report"]
             self._log_message(report["message"] or report["state"])
             if report["state"] == "next":
@@ -248,11 +248,6 @@ class HostRun:
             if report["state"] == "ready":
                 seen = self._approve(plan.approve, seen)
         return DONE
-
-    def _slice(self, order: Order, seen: Json) -> float:
-        entries = list(((seen["record"] or {}).get("events") or {}).values())
-        waits = order.order == "ready" and bool(entries) and all(entry["ready"] for entry in entries)
-        return LONG_SLICE if waits else SLICE
 
     def _call(self, order: Order) -> Json:
         result = Engine(order, self._service, self._vm_name, self._keeper).carry_out()

@@ -29,7 +29,7 @@ class State:
         self.back_reported = ""
         self.sequence = 0
         self.problem = ""
-        # It was there and could not be used.
+        # The file is there and could not be used.
         self.damaged = False
         self._path = path
         try:
@@ -68,5 +68,5 @@ def _is_entry(entry: t.Any) -> bool:
     if not isinstance(entry, dict) or not isinstance(entry.get("gone_reads"), int):
         return False
     event, times = entry.get("event"), [entry.get("started"), entry.get("gone")]
-    whole = isinstance(event, dict) and all(field in event for field in Event.__annotations__)
-    return whole and all(time is None or is_time(time) for time in times)
+    is_event = isinstance(event, dict) and all(field in event for field in Event.__annotations__)
+    return is_event and all(time is None or is_time(time) for time in times)

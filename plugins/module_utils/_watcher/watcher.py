@@ -46,7 +46,7 @@ SENDERS_END = 3.0
 
 
 class Watcher:
-    """One look after the other. With `printed` nothing is sent and nothing is written: it is a dry run."""
+    """Looks again and again. With `printed` it is a dry run: nothing is sent and nothing is written."""
 
     def __init__(self, config: Config, log: Log, clock: Clock | None = None, printed: t.Any = None) -> None:
         self.config = config
@@ -254,7 +254,7 @@ class Watcher:
 
     def _write_metrics(self, record: Json | None, at_once: bool = False) -> None:
         path, now = self.config.metrics_file, self.clock.monotonic()
-        # A record that cannot be read says nothing of the host.
+        # If the record cannot be read, the last figure stays.
         drained = self._written_drained if "record" in self._logged else is_drained(record)
         due = at_once or not self._written or now - self._written >= METRICS_EVERY or drained != self._written_drained
         if not path or self._printed is not None or not due:
@@ -283,10 +283,10 @@ def _in_words(change: Change) -> str:
     if change.change == "appeared":
         left = event["seconds_left"]
         when = f"not before {event['not_before']}, in {duration(left)}" if left is not None else "no time is known"
-        whom = {True: "It affects this VM.", False: "It does not affect this VM."}.get(
+        affected = {True: "It affects this VM.", False: "It does not affect this VM."}.get(
             event["affects_me"], "Whether it affects this VM is not known."
         )
-        return clean(f"Announced: {name}, {when}. {whom} {event['description'] or ''}".strip())
+        return clean(f"Announced: {name}, {when}. {affected} {event['description'] or ''}".strip())
     words = {
         "changed": f"Changed: {name}: {', '.join(change.fields)}",
         "started": f"Started: {name}",

@@ -42,7 +42,7 @@ def test_it_is_proven(pattern: str, lasting: float, seconds: float) -> None:
 
 @pytest.mark.parametrize(
     ("pattern", "lasting", "words"),
-    [("-", 0, "After 5 s still: seen -."), ("--+", 60, r"seen \+, but for 3 s only of the 60 s")],
+    [("-", 0, "After 5 s still: seen -."), ("--+", 60, r"seen \+, but only for 3 s of the 60 s")],
     ids=["never", "not long enough"],
 )
 def test_it_is_late_at_the_end_of_the_time_and_not_later(pattern: str, lasting: float, words: str) -> None:
