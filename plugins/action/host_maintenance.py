@@ -420,7 +420,7 @@ def _items(values: Json, step: Json) -> list[Json]:
 
 
 def _for_roles(name: str, kind: str) -> str:
-    return f"The controller takes the step {quoted(name)} ({kind}), which works only in the collection's roles."
+    return f"The controller takes the step {quoted(name)} ({kind}), which a task cannot do. Use the collection's roles."
 
 
 def _steps_in_words(steps: t.Sequence[Json], checkpoint: t.Sequence[Json]) -> str:

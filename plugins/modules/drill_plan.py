@@ -20,7 +20,7 @@ options:
   state:
     description:
       - V(begin) reads the settings.
-      - V(check) fails if an answer of the hosts says that the drill must not begin.
+      - V(check) fails if the drill must not begin because of the state of a host.
       - V(announce) announces the events to the emulator. It runs on the emulator's host.
       - V(end) ends the drill.
     type: str

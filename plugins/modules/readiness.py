@@ -7,17 +7,17 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: readiness
-short_description: Whether hosts can take part in maintenance, for the roles prepare and drill only
+short_description: Check whether hosts are ready for maintenance, for the roles prepare and drill only
 version_added: 0.2.0
 author: graceful.azure contributors (@graceful)
 description:
-  - Asks a host, and checks all its variables; or judges what all hosts answered.
+  - Asks a host and validates all its variables, or judges the answers of all hosts.
   - It is a part of the roles P(graceful.azure.prepare#role) and P(graceful.azure.drill#role), with which it may change.
-  - What is wrong with a host is in the result. The task does not fail, so that every host is asked.
+  - Problems of a host are in the result. The task does not fail, so that every host is asked.
 options:
   state:
     description:
-      - V(ask) asks the host's metadata service and sees whether it can keep a record, in one call.
+      - V(ask) asks the host's metadata service, and checks whether the host can write a record, in one call.
       - V(judge) judges the results of V(ask), which are in the hosts' variables C(prepare_answer). It runs on the
         controller, and notes the hosts' Azure names in C(graceful_report_dir).
     type: str
@@ -65,12 +65,12 @@ table:
   elements: str
   sample: ["1 of 1 hosts are ready."]
 problems:
-  description: What stands in the way of the hosts that are not ready, by host.
+  description: The problems of the hosts that are not ready, by host.
   returned: with O(state=judge)
   type: dict
   sample: {}
 mistakes:
-  description: What is wrong with what is written for the host.
+  description: The mistakes in the variables of the host.
   returned: with O(state=ask)
   type: list
   elements: str

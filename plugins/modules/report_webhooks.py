@@ -7,14 +7,14 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: report_webhooks
-short_description: Tell webhooks about a maintenance
+short_description: Send messages about a maintenance to webhooks
 version_added: 0.1.0
 author: graceful.azure contributors (@graceful)
 description:
-  - Posts to each webhook that wants to know about the occasion, one after the other.
-  - An event is told once. V(noticed) and V(deferred) are told once for each event, the other occasions once for each
-    event and run. What was told is noted in the file C(told.json) of the report directory for 30 days.
-  - A webhook that fails, hangs or has a mistake is a line in RV(problems). It never fails the run.
+  - Posts to each webhook that has the occasion in its C(events), one after the other.
+  - V(noticed) and V(deferred) are sent once for each event, the other occasions once for each event and run. The file
+    C(told.json) in the report directory has what was sent in the last 30 days.
+  - A webhook that fails, hangs or has a mistake is a line in RV(problems), and a warning. It never fails the run.
   - Redirects are not followed, certificates are verified, and proxies are taken from the environment.
   - It is what the role P(graceful.azure.report#role) uses. Use the role.
 notes:
@@ -67,12 +67,12 @@ options:
     type: dict
     required: true
   occasion:
-    description: What there is to tell.
+    description: What the message is about.
     type: str
     choices: [noticed, deferred, held, approved, restored, failed, finished]
     default: finished
   directory:
-    description: The report directory, where it is noted what was told. Everything is told again if it is empty.
+    description: The report directory, with the record of what was sent. If it is empty, everything is sent again.
     type: str
     default: ""
   page:
@@ -82,12 +82,12 @@ options:
 attributes:
   check_mode:
     support: full
-    details: Nobody is told in check mode.
+    details: Nothing is sent in check mode.
   diff_mode:
     support: none
   idempotent:
     support: partial
-    details: An event is told once, except for the occasion V(finished).
+    details: A message is sent once, except for the occasion V(finished).
   action_group:
     support: none
     membership: []
@@ -115,7 +115,7 @@ problems:
   elements: str
   sample: ["webhook 2 of 3 (chat.example.com) answered HTTP 404"]
 event_ids:
-  description: The events that were told now.
+  description: The events about which a message was sent now.
   returned: always
   type: list
   elements: str

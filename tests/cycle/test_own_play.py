@@ -87,7 +87,7 @@ def test_a_host_that_was_not_looked_at_is_never_taken_for_one_without_announceme
         assert lost.status != 0
         assert "web2" in lost.messages, lost.output[-4000:]
         assert lost.report["result"] != "nothing"
-        for task in ("Plan", "Look at the hosts"):
+        for task in ("Plan", "Look at the hosts, and carry out their orders"):
             later = fleet.run("--start-at-task", task)
             assert later.status != 0
             assert "The first task of the role maintenance was skipped" in later.output, later.output[-4000:]
