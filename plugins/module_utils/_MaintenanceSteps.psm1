@@ -104,7 +104,7 @@ function Get-Kind {
     # The kind as its file describes it; null if there is no such kind on Windows.
     param([string]$Phase, [string]$Kind)
     if ($Phase -ceq 'drain' -and $Kind -ceq 'haproxy') { return @{ CarriesTraffic = $true; Merged = { Join-Servers $args[1] $args[2] } } }
-    if (Test-ByController $Phase $Kind) { return @{ CarriesTraffic = $false } }
+    if (Test-ByController $Phase $Kind) { return @{} }
     if ($Kind -cnotmatch '^[a-z_]+$' -or -not $script:PhaseNames.Contains($Phase)) { return $null }
     $command = "Get-GracefulDrain_$Kind"
     if ($Phase -ceq 'checkpoint') { $command = "Get-GracefulCheckpoint_$Kind" }
