@@ -5,7 +5,7 @@
 # This file is private to the collection: it may change without notice.
 # Files and directories in an archive; what the maintenance loses is put back from it. Windows PowerShell 5.1 syntax.
 #
-# The archive is a zip file: each file under its path, and manifest.json with how everything was. A link is never followed.
+# The archive is a zip file: each file under its path, and manifest.json with times, attributes and rights. Links are not followed.
 
 #AnsibleRequires -PowerShell ansible_collections.graceful.azure.plugins.module_utils._MaintenanceTools
 
@@ -16,12 +16,12 @@ $script:Manifest = 'manifest.json'
 $script:Part = '.part'
 $script:Chunk = 1MB
 $script:Link = [System.IO.FileAttributes]::ReparsePoint
-# Those that a program may set.
+# The attributes that a program may set.
 $script:Settable = [System.IO.FileAttributes]'ReadOnly, Hidden, System, Archive, NotContentIndexed'
 $script:Sections = [System.Security.AccessControl.AccessControlSections]'Access, Owner, Group'
-# For what is made here until it has its own: administrators and the system.
+# The rights of a new file or directory until it gets its own: Administrators and SYSTEM.
 $script:Private = 'O:BAG:SYD:PAI(A;OICI;FA;;;SY)(A;OICI;FA;;;BA)'
-# Who may own a directory that another one owned when it was saved.
+# Accepted as owners of a directory that had another owner when it was saved.
 $script:Trusted = @('BA', 'SY', 'S-1-5-80-956008885-3418522649-1831038044-1853292631-2271478464')
 $script:TooLate = 'It is not saved. Give the checkpoint more time, or save less'
 $script:Ignoring = [System.StringComparison]::OrdinalIgnoreCase
@@ -60,14 +60,14 @@ function Get-GracefulCheckpoint_paths {
         }
         Saved = {
             param($Options, $Tools, $Noted)
-            # The controller has a copy of one that it has fetched.
+            # If the archive was fetched, the controller has a copy.
             return [bool]$Noted.Data['fetched'] -or [System.IO.File]::Exists((Get-GracefulLongPath (Get-NotedArchive $Tools $Noted)))
         }
         CleanUp = {
             param($Options, $Tools, $Noted)
             $archive = Get-NotedArchive $Tools $Noted
             foreach ($path in @($archive, ($archive + $script:Part))) {
-                # What cannot be removed is overwritten by the next archive of that name.
+                # If it cannot be removed, the next archive of that name overwrites it.
                 try { [System.IO.File]::Delete((Get-GracefulLongPath $path)) } catch { $null = $_ }
             }
         }
@@ -89,7 +89,7 @@ function Get-Archive {
 }
 
 function Get-Full {
-    # The path in one way of writing it. Not by .NET, whose older versions end at 260 characters.
+    # The path in its normal form. Not by .NET, of which older versions take 260 characters at most.
     param([string]$Path)
     $plain = $Path.Replace('/', '\')
     if ($plain.StartsWith('\\?\UNC\', $script:Ignoring)) { $plain = '\\' + $plain.Substring(8) }
@@ -122,7 +122,7 @@ function Get-Root {
 }
 
 function Get-Parent {
-    # The directory above; empty above a drive or a share.
+    # The parent directory; empty for a drive or a share.
     param([string]$Path)
     if ($Path.TrimEnd('\').Length -le (Get-Root $Path).TrimEnd('\').Length) { return '' }
     $parent = $Path.Substring(0, $Path.LastIndexOf('\'))
@@ -131,7 +131,7 @@ function Get-Parent {
 }
 
 function Get-AllParent {
-    # The directories above, the topmost first, without the drive or the share.
+    # All parent directories, the topmost first, without the drive or the share.
     param([string]$Path)
     $found = New-Object System.Collections.ArrayList
     $parent = Get-Parent $Path
@@ -148,7 +148,7 @@ function Test-Within {
 }
 
 function Get-Attribute {
-    # The attributes of what lies there, of a link itself; null if nothing does.
+    # The attributes of a file, a directory or a link itself; null if there is none.
     param([string]$Path)
     try { return [System.IO.File]::GetAttributes((Get-GracefulLongPath $Path)) }
     catch {
@@ -164,7 +164,7 @@ function Test-Directory {
 }
 
 function Get-Target {
-    # Where a link leads; an empty text if it is none. What has been moved to a cheaper place is no link, though it is marked alike.
+    # The target of a link; empty if it is none. A file in offline storage is also a reparse point, but no link.
     param([string]$Path, $Attributes)
     if (($Attributes -band $script:Link) -eq 0) { return '' }
     $item = Get-Item -LiteralPath (Get-GracefulLongPath $Path) -Force
@@ -234,7 +234,7 @@ function Get-Existing {
 }
 
 function New-PrivateDirectory {
-    # Archives may hold anything. A directory that is there keeps its rights: it may be anybody's.
+    # Archives may hold secrets. The rights of a directory that exists are not changed.
     param([string]$Path)
     if ($null -ne (Get-Attribute $Path)) { return }
     $null = [System.IO.Directory]::CreateDirectory((Get-GracefulLongPath $Path))
@@ -354,7 +354,7 @@ function Add-File {
 }
 
 function Copy-Stream {
-    # Copies what is left of one stream to another, or only reads it, within the time; how much it was, and its checksum.
+    # Copies the rest of a stream to another, or only reads it, within the time. Returns the size and the checksum.
     param($Source, $Target, $Tools, [string]$Late)
     $buffer = New-Object byte[] $script:Chunk
     $hash = [System.Security.Cryptography.SHA256]::Create()
@@ -380,7 +380,7 @@ function Get-Checksum {
 }
 
 function Test-Archive {
-    # Reads back all that was written.
+    # Reads the archive back.
     param([string]$Part, [string[]]$Roots, $Tools)
     $file = [System.IO.File]::OpenRead((Get-GracefulLongPath $Part))
     try {
@@ -400,7 +400,7 @@ function Test-Archive {
 }
 
 function Read-Manifest {
-    # The entries, all of them within the saved paths or directories above those. Raises InvalidDataException.
+    # The entries. Raises InvalidDataException if one is neither within the saved paths nor a parent of them.
     param($Zip, [string[]]$Roots)
     $listed = $Zip.GetEntry($script:Manifest)
     if ($null -eq $listed) { throw (New-Object System.IO.InvalidDataException ('it has no list of what is in it')) }
@@ -432,7 +432,7 @@ function Read-Manifest {
 # ---- putting back
 
 function Restore-Path {
-    # Put back what is in the archive and not on the disk; what is there stays as it is.
+    # Restores what is in the archive and not on the disk. What is there is not changed.
     param($Data, $Tools, [bool]$Lost)
     $roots = @(Get-NotedRoot $Data)
     $links = $Data['links']
@@ -493,7 +493,7 @@ function Restore-Path {
                     Stop-GracefulStep "Putting back $(Format-GracefulText $path 200) failed, after $($restored.Count) others: $(Get-GracefulReason $_). Run it again."
                 }
             }
-            # What was put into a directory changed its time.
+            # Restoring the files changed the time of their directory.
             $made.Reverse()
             foreach ($entry in $made) { Set-Time $entry $true }
         }
@@ -510,7 +510,7 @@ function Stop-Damaged {
 }
 
 function Get-NotedRoot {
-    # The record is a file, too: what it says is looked at before it is used.
+    # The record is a file that may be damaged: the paths are checked before they are used.
     param($Data)
     $paths = @($Data['paths'])
     $wrong = @($paths | Where-Object { $_ -isnot [string] -or -not $_ })
@@ -522,7 +522,7 @@ function Get-NotedRoot {
 }
 
 function Confirm-NoLink {
-    # No directory above the path may be a link, unless it was the same one when it was saved.
+    # No parent directory may be a link, unless it was the same link when it was saved.
     param([string]$Path, $Links, [string]$Before)
     foreach ($parent in @(Get-AllParent $Path)) {
         $attributes = Get-Attribute $parent
@@ -538,7 +538,7 @@ function Confirm-NoLink {
 }
 
 function Confirm-Owner {
-    # The owner of a directory decides who reads what is in it: it has to be the same one.
+    # The owner of a directory can give others access to it, so it has to be the same owner.
     param([string]$Path, $Entry)
     $pattern = '^O:(.+?)(?=G:|D:|S:|$)'
     if ([string]$Entry['security'] -notmatch $pattern) { return }
@@ -557,14 +557,14 @@ function Restore-File {
     try {
         $target = New-Object System.IO.FileStream ((Get-GracefulLongPath $part), [System.IO.FileMode]::CreateNew, [System.IO.FileAccess]::Write, [System.IO.FileShare]'ReadWrite, Delete')
         try {
-            # Before there is anything in it.
+            # While it is still empty.
             Restore-Security (New-GracefulMap $Entry @{ path = $part; shown = $path }) $Remarks $false
             $copied = Copy-Stream $source $target $Tools 'Run it again for the rest'
             $target.Flush($true)
         }
         finally { $target.Dispose() }
         if ($copied.Checksum -ne [string]$Entry['checksum']) { Stop-GracefulStep 'its content in the archive is another one than was saved' }
-        # Another one may have made it meanwhile: then this fails, and the next attempt leaves it as it is.
+        # If somebody else has created it meanwhile, this fails, and the next attempt leaves it as it is.
         [System.IO.File]::Move((Get-GracefulLongPath $part), (Get-GracefulLongPath $path))
         Set-Time $Entry $false
     }
@@ -580,7 +580,7 @@ function Set-Time {
     $info.CreationTimeUtc = New-Object System.DateTime ([long]$Entry['created'], [System.DateTimeKind]::Utc)
     $info.LastWriteTimeUtc = New-Object System.DateTime ([long]$Entry['modified'], [System.DateTimeKind]::Utc)
     $wanted = [System.IO.FileAttributes]([int]$Entry['attributes']) -band $script:Settable
-    # Of a directory, what was there stays; a read-only file could not be written before.
+    # Other attributes stay as they are. Last, since a read-only file cannot be written.
     $info.Refresh()
     $info.Attributes = ($info.Attributes -band (-bnot $script:Settable)) -bor $wanted
 }
@@ -620,7 +620,7 @@ function Set-Security {
 }
 
 function Restore-Security {
-    # As it was saved; without the right to give files away, at least the access rights.
+    # As it was saved. A user who may not change the owner restores the access rights only.
     param($Entry, $Remarks, [bool]$IsDirectory)
     $text = [string]$Entry['security']
     if (-not $text) { return }
@@ -641,7 +641,7 @@ function Add-Remark {
 }
 
 function Join-Remark {
-    # Each kind of remark once, with its number and the first path.
+    # Each kind of remark once, with the first path and the number of others.
     param($Remarks)
     $order = @($Remarks | ForEach-Object { $_[0] } | Select-Object -Unique)
     $texts = foreach ($what in $order) {

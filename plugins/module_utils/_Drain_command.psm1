@@ -3,19 +3,18 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is private to the collection: it may change without notice.
-# Programs of the user's own, as _drains/command.py: one drains, one tells whether it is done, one undoes it. Windows PowerShell 5.1 syntax.
+# Programs of the user's own, as _drains/command.py: one drains, one checks whether it is done, one undoes it. Windows PowerShell 5.1 syntax.
 
 #AnsibleRequires -PowerShell ansible_collections.graceful.azure.plugins.module_utils._MaintenanceTools
 
 Set-StrictMode -Version 2.0
 $ErrorActionPreference = 'Stop'
 
-# A probe that takes longer is not one that can be asked again and again.
+# A probe runs many times, so it has to be short.
 $script:LongestProbe = 30.0
 
 function Get-GracefulDrain_command {
     return @{
-        CarriesTraffic = $false
         Look = {
             param($Options, $Tools)
             $proof = Test-Drained $Options $Tools

@@ -12,7 +12,6 @@ $ErrorActionPreference = 'Stop'
 
 function Get-GracefulDrain_connections {
     return @{
-        CarriesTraffic = $false
         Look = {
             param($Options, $Tools)
             $proof = Test-NoneOpen $Options

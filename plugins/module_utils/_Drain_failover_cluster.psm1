@@ -12,13 +12,12 @@ $ErrorActionPreference = 'Stop'
 
 $script:Module = 'FailoverClusters'
 $script:Needed = @('Get-ClusterNode', 'Get-ClusterGroup', 'Suspend-ClusterNode', 'Resume-ClusterNode')
-# They belong to the cluster itself, and nobody works with them.
+# Groups of the cluster itself, which are not moved.
 $script:NoRoles = @('Cluster', 'AvailableStorage')
 $script:Failbacks = @{ immediate = 'Immediate'; policy = 'Policy'; none = 'NoFailback' }
 
 function Get-GracefulDrain_failover_cluster {
     return @{
-        CarriesTraffic = $false
         Look = {
             param($Options, $Tools)
             $seen = Get-Seen $Options
@@ -50,7 +49,7 @@ function Get-GracefulDrain_failover_cluster {
         Undo = {
             param($Options, $Tools, $Noted)
             $probe = {
-                # After a reboot the cluster's own service may need a while.
+                # After a reboot the cluster service may need some time.
                 try { $now = Get-Seen $Options }
                 catch { return @{ Holds = $false; Message = (Format-GracefulText $_.Exception.Message 300).TrimEnd('.') } }
                 if ($now.Paused) {

@@ -29,7 +29,7 @@ function Get-GracefulDrain_health_probe {
         }
         Do = {
             param($Options, $Tools)
-            # After an interrupted attempt, a later step may have stopped what answers here.
+            # After an interrupted attempt, a later step may have stopped the application.
             if ($Options['must_answer'] -and -not $Tools.Begun) { Confirm-Answer $Options $Tools }
             return @{ Message = (Set-Traffic $Options $Tools $true); Data = @{} }
         }
@@ -81,7 +81,7 @@ function Confirm-Answer {
 }
 
 function Set-Traffic {
-    # Switch, and verify it for as long as a load balancer needs to notice.
+    # Takes the host out of service or back, and verifies it for as long as a load balancer needs to notice.
     param($Options, $Tools, [bool]$Out)
     if ((Test-Marker $Options) -ne $Out) {
         if ($Options['marker']) { Set-Marker $Options $Out } else { Send-Url $Options $Tools $Out }

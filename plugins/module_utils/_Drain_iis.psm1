@@ -15,7 +15,7 @@ $script:Module = 'WebAdministration'
 $script:Needed = @(
     'Get-WebsiteState', 'Stop-Website', 'Start-Website', 'Get-WebBinding', 'Get-WebAppPoolState', 'Stop-WebAppPool', 'Start-WebAppPool'
 )
-# What a site or a pool may take to start.
+# How long a site or a pool may take to start, in seconds.
 $script:StartsWithin = 60.0
 $script:Site = @{ Noun = 'site'; Option = 'sites'; State = 'Get-WebsiteState'; Stop = 'Stop-Website'; Start = 'Start-Website' }
 $script:Pool = @{
@@ -24,7 +24,6 @@ $script:Pool = @{
 
 function Get-GracefulDrain_iis {
     return @{
-        CarriesTraffic = $false
         Look = {
             param($Options, $Tools)
             Confirm-Cmdlet
@@ -93,7 +92,7 @@ function Get-State {
 }
 
 function Read-State {
-    # Some versions answer with the text, others with an object that has it as its value.
+    # Some versions return the text, others an object with the text as its value.
     param($Told)
     if ($null -eq $Told) { throw 'it gave no state.' }
     if ($Told -is [string]) { return $Told }
@@ -119,7 +118,7 @@ function Get-WaitPort {
 function Stop-One {
     param($What, [string]$Name, $Tools)
     try {
-        # A pool that is stopping already would be an error.
+        # Stopping a pool that is already stopping is an error.
         if ((Get-State $What $Name) -eq 'Started') { $null = & $What.Stop -Name $Name -ErrorAction Stop }
     }
     catch {
@@ -152,7 +151,7 @@ function Wait-State {
 }
 
 function Get-Noted {
-    # What ran before; without a note of it, everything that the step names.
+    # What ran before, or everything that the step names if that was not noted.
     param($Noted, $Options, [string]$Key)
     if ($null -ne $Noted.Before -and $null -ne $Noted.Before[$Key]) { return $Noted.Before[$Key] }
     return $Options[$Key]

@@ -10,7 +10,7 @@
 Set-StrictMode -Version 2.0
 $ErrorActionPreference = 'Stop'
 
-# What a service may take to show its new state after it was told to start.
+# How long a service may take to start, in seconds.
 $script:SettlesWithin = 60.0
 $script:States = @{
     Running = 'running'; Paused = 'running'; PausePending = 'running'; ContinuePending = 'running'
@@ -19,7 +19,6 @@ $script:States = @{
 
 function Get-GracefulDrain_services {
     return @{
-        CarriesTraffic = $false
         Look = {
             param($Options, $Tools)
             $running = @()
@@ -29,7 +28,7 @@ function Get-GracefulDrain_services {
                 $state = Get-State $name
                 if ($state -ne 'stopped') { $done = $false }
                 if (@('running', 'starting') -contains $state) { $running += $name }
-                # Those that are named have their own place in the order.
+                # Services that the step names are stopped in their own order.
                 $dependents += @(Get-RunningDependent $name | Where-Object { @($Options['services']) -notcontains $_ })
             }
             $dependents = @($dependents | Select-Object -Unique)
@@ -48,7 +47,7 @@ function Get-GracefulDrain_services {
         }
         Undo = {
             param($Options, $Tools, $Noted)
-            # What ran on top was stopped first, so it is started last.
+            # Dependents were stopped first, so they are started last.
             $names = @($Options['services'])
             if ($null -ne $Noted.Before -and $null -ne $Noted.Before['running']) { $names = @($Noted.Before['running']) }
             # Copies: what is noted stays as it is.
@@ -135,7 +134,7 @@ function Start-One {
         # Not Start-Service, which waits without a limit.
         try { (Get-One $Name).Start() }
         catch {
-            # Another one may have started it, as what it depends on.
+            # It may have been started as a dependency of another service.
             if (@('running', 'starting') -notcontains (Get-State $Name)) {
                 Stop-GracefulStep "The service $(Format-GracefulText $Name 80) could not be started: $(Get-GracefulReason $_ 300)."
             }
@@ -145,7 +144,7 @@ function Start-One {
 }
 
 function Wait-State {
-    # Without seconds: for all the time that is left.
+    # Without seconds: as long as the step has time.
     param([string]$Name, [string]$State, $Tools, $Seconds = $null)
     $probe = {
         $now = Get-State $Name

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is private to the collection: it may change without notice.
-# Which of the named events may be posted, and what became of them: as _approver.py has it. Windows PowerShell 5.1 syntax.
+# Approves events and checks the result, as _approver.py. Windows PowerShell 5.1 syntax.
 
 #AnsibleRequires -PowerShell ansible_collections.graceful.azure.plugins.module_utils._MaintenanceTools
 #AnsibleRequires -PowerShell ansible_collections.graceful.azure.plugins.module_utils._EventsClient
@@ -11,12 +11,12 @@
 
 Set-StrictMode -Version 2.0
 
-# Azure may take its time: for that long the document is read after a POST that was not confirmed, before another one.
+# After a POST that was not confirmed, the document is read for so many seconds before the next POST.
 $script:UnconfirmedFor = 30.0
 $script:ReadEvery = 1.0
 
 function Invoke-GracefulApproval {
-    # Reads, decides, posts, and reads what became of it. BeforePost is called with the ids right before each POST; an error
+    # Reads the document, posts the approval, and reads the result. BeforePost is called with the ids right before each POST; an error
     # that it raises stops it. With NoRepost there is one POST at most, and what it leaves open is returned as unconfirmed; if
     # there was no connection, so that nothing was sent, that is an error. Terms = @{Leader; Resources; EventType}.
     param(
@@ -83,7 +83,7 @@ function Get-GracefulApprovalList {
 }
 
 function Split-Wanted {
-    # Puts every wanted id into its list; what is left may be posted.
+    # Puts each id into the list of its outcome, and returns those that may be posted.
     param($Approval, $Document, $Wanted, [string]$Refused = 'was not approved')
     foreach ($id in @($Wanted)) {
         $entries = @($Document['Events'] | Where-Object { (Get-GracefulSameId $_['event_id']) -ceq (Get-GracefulSameId $id) })
@@ -110,7 +110,7 @@ function Test-Leader {
 }
 
 function Get-Unexpected {
-    # Azure may change an event, or name more VMs in it, while the hosts get ready for what it was.
+    # Why the event is no longer the one that the hosts were prepared for: Azure may change its type, or name more VMs.
     param($Terms, $Of)
     if ($Of['event_status'] -cne 'Scheduled') {
         return "its status is $(Format-GracefulQuoted $Of['event_status']), which is not known; only Scheduled can be approved"
@@ -131,7 +131,7 @@ function Get-Unexpected {
 }
 
 function Resolve-Refusal {
-    # The service has answered that it does not take the POST: it is not sent again, whatever the document says.
+    # The service has refused the POST, so it is not sent again.
     param($Service, $Approval, $Posted, $Refusal)
     try { $document = (Read-GracefulEvents $Service)['Document'] }
     catch {
@@ -179,7 +179,7 @@ function Split-Unconfirmed {
     param($Approval, $Document, $Posted)
     $before = @($Approval['already_started'])
     $still = @(Split-Wanted $Approval $Document $Posted 'was posted without an answer and is not posted again')
-    # Nobody refused our POST, and the event has started: count it as ours rather than lose a change.
+    # The POST was not refused, and the event has started: it counts as approved by this call.
     $confirmed = @($Approval['already_started'] | Select-Object -Skip $before.Count)
     $Approval['already_started'] = $before
     $Approval['approved'] += $confirmed
@@ -191,7 +191,7 @@ function Split-Unconfirmed {
 }
 
 function Confirm-Approval {
-    # What became of the approved events; Azure may take its time, so none of it takes the approval back.
+    # Notes the status of the approved events. Whatever it is, they count as approved: Azure may need some time.
     param($Service, $Approval)
     try { $document = (Read-GracefulEvents $Service)['Document'] }
     catch {

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is private to the collection: it may change without notice.
-# The metadata service as _transport.py, _client.py, _endpoint.py and _service.py have it. Windows PowerShell 5.1 syntax.
-# tests/contract and tests/integration have the cases that both satisfy.
+# The metadata service, as _transport.py, _client.py, _endpoint.py and _service.py. Windows PowerShell 5.1 syntax.
+# tests/integration has the cases for both languages.
 
 #AnsibleRequires -PowerShell ansible_collections.graceful.azure.plugins.module_utils._MaintenanceTools
 #AnsibleRequires -PowerShell ansible_collections.graceful.azure.plugins.module_utils._EventsDocument
@@ -20,7 +20,7 @@ $script:EventsPath = '/metadata/scheduledevents'
 $script:InstancePath = '/metadata/instance'
 $script:InstanceVersion = '2021-02-01'
 $script:PreviewVersion = '2017-03-01'
-# Newest first: the order in which api_version=auto tries them.
+# api_version=auto tries them in this order.
 $script:Versions = @(
     '2024-07-09', '2020-07-01', '2019-08-01', '2019-04-01', '2019-01-01', '2017-11-01', '2017-08-01', $script:PreviewVersion
 )
@@ -28,7 +28,7 @@ $script:PassingStatuses = @(410, 429, 500, 502, 503, 504)
 $script:ProxyAgentLog = 'C:\WindowsAzure\ProxyAgent\Logs\ProxyAgent.Connection.log'
 $script:Latin1 = [System.Text.Encoding]::GetEncoding(28591)
 $script:Invariant = [System.Globalization.CultureInfo]::InvariantCulture
-# Windows says it in the language of the host; everybody is told the same.
+# Windows has these messages in the language of the host.
 $script:SocketErrors = @{
     ConnectionRefused = 'Connection refused'; ConnectionReset = 'Connection reset by peer'; TimedOut = 'Connection timed out'
     HostUnreachable = 'No route to host'; NetworkUnreachable = 'Network is unreachable'; AccessDenied = 'Permission denied'
@@ -66,7 +66,7 @@ function Send-Request {
     }
     catch {
         if ($null -ne (Get-GracefulError $_)) { throw }
-        # Timers may be a moment early.
+        # A timer may end a moment early.
         if ((Get-GracefulMonotonic) -ge $deadline - 0.1) {
             throw (New-GracefulError ("$where did not finish its answer within $(Format-GracefulNumber $TotalTimeout) s. The first " +
                     'request of a VM may take two minutes: leave read_timeout above 120 for it.') 'passing')
@@ -80,7 +80,7 @@ function Send-Request {
 }
 
 function Get-Connection {
-    # The kept one, if it is to that endpoint and the other side has not closed it; otherwise null.
+    # The connection of the last request, if it is to that endpoint and still open; otherwise null.
     param($Service, [string]$Endpoint)
     $kept = $Service.Connection
     $Service.Connection = $null
@@ -117,7 +117,7 @@ function Connect-Endpoint {
 }
 
 function Get-SocketReason {
-    # Windows says it in the language of the host; everybody is told the same.
+    # Windows has these messages in the language of the host.
     param([System.Management.Automation.ErrorRecord]$Thrown)
     $inner = $Thrown.Exception.GetBaseException()
     if ($inner -is [System.Net.Sockets.SocketException] -and $script:SocketErrors.ContainsKey([string]$inner.SocketErrorCode)) {
@@ -127,9 +127,9 @@ function Get-SocketReason {
 }
 
 function Read-Reply {
-    # @{Status; Headers; Body; Reusable}. One deadline for all of the answer.
+    # Returns @{Status; Headers; Body; Reusable}. The deadline is for the whole response.
     param([string]$Where, [System.IO.Stream]$Stream, [double]$Deadline)
-    # In this encoding each character is a byte. The stream stays open for the next request.
+    # In Latin-1 each character is a byte. The stream stays open for the next request.
     $reader = @{ Stream = $Stream; Text = (New-Object System.IO.StreamReader ($Stream, $script:Latin1, $false, 65536, $true)); Deadline = $Deadline }
     do {
         $first = Read-Line $reader
@@ -142,7 +142,7 @@ function Read-Reply {
             if ($null -ne $value) { $headers[$name.Trim()] = $value.Trim() }
             if ($headers.PSBase.Count -gt $script:MostHeaders) { Stop-BrokenOff $Where 'it has too many headers' }
         }
-        # Until 200 an answer says nothing yet.
+        # Responses below 200 are informational.
     } while ($status -ge 100 -and $status -lt 200)
 
     $announced = [string]$headers['Content-Length']
@@ -167,7 +167,7 @@ function Read-Reply {
 }
 
 function Read-Chunk {
-    # A body that comes in pieces; of one that is too large, no more than shows that.
+    # A body in chunks. Reading ends when it is larger than allowed.
     param([string]$Where, $Reader)
     $body = New-Object System.Text.StringBuilder
     while ($body.Length -le $script:MaxBody) {
@@ -177,7 +177,7 @@ function Read-Chunk {
         $piece = Read-Body $Reader $wanted
         if ($piece.Length -lt $wanted) { Stop-BrokenOff $Where 'its answer is not complete' }
         $null = $body.Append($piece)
-        # The end of the piece's line; after the last piece there may be headers.
+        # The line end after the chunk; the last chunk may be followed by headers.
         while ((Read-Line $Reader) -and -not $wanted) { }
         if (-not $wanted) { break }
     }
@@ -185,12 +185,12 @@ function Read-Chunk {
 }
 
 function Read-Line {
-    # Without its end; null if the other side closes before it.
+    # A line without its end; null if the connection is closed before that.
     param($Reader)
     $line = New-Object System.Text.StringBuilder
     Set-ReadTimeout $Reader
     while ($line.Length -lt $script:LongestLine) {
-        # Nothing is there yet: it may take what is left by now.
+        # If nothing is buffered, the next read may take the time that is left.
         if ($Reader.Text.Peek() -lt 0) { Set-ReadTimeout $Reader }
         $next = $Reader.Text.Read()
         if ($next -lt 0) { return $null }
@@ -201,7 +201,7 @@ function Read-Line {
 }
 
 function Read-Body {
-    # So many bytes; fewer if the other side closes before.
+    # So many bytes; fewer if the connection is closed before that.
     param($Reader, [int]$Count)
     $text = New-Object char[] $Count
     $read = 0
@@ -229,7 +229,7 @@ function Stop-BrokenOff {
 # ---- HTTP: which answers are final, which failures pass, and when to ask again
 
 function Get-AnswerError {
-    # What an answer other than 200 means.
+    # The error for a response other than 200.
     param([string]$What, $Reply, [string]$ApiVersion)
     $status = $Reply.Status
     try { $content = ConvertFrom-GracefulBody $Reply.Body } catch { $content = $null }
@@ -288,13 +288,13 @@ function Get-RetryAfter {
 }
 
 function Get-Deadline {
-    # When a request that begins now has to be over, with all its retries.
+    # When a request that begins now has to be done, including all retries.
     param($Service)
     return (Get-GracefulMonotonic) + $Service.Limits['connect_timeout'] + $Service.Limits['read_timeout']
 }
 
 function Invoke-Fetch {
-    # GET, again and again while the failure may pass, the retries allow it and the time lasts.
+    # GET, with retries as long as the error may be temporary and there is time.
     param($Service, [string]$Path, [string]$ApiVersion, [scriptblock]$Decode, [System.Collections.IDictionary]$Headers, [double]$Deadline)
     $begin = Get-GracefulMonotonic
     $tries = 0
@@ -330,7 +330,7 @@ function Get-Pause {
 }
 
 function Get-Reply {
-    # From the first endpoint that takes a connection; it stays with that.
+    # From the first endpoint that accepts a connection; later requests go there, too.
     param($Service, [string]$Path, [string]$ApiVersion, [System.Collections.IDictionary]$Headers, [double]$Deadline)
     try { return Send-ToService $Service 'GET' $Service.Endpoint $Path $ApiVersion $Headers $null $Deadline }
     catch {
@@ -381,7 +381,7 @@ function Test-Endpoint {
 }
 
 function Get-LeaseEndpoint {
-    # Where VMs outside of a VNet have it: DHCP option 245, or what Microsoft's samples have left of it.
+    # For VMs outside of a VNet: DHCP option 245, or where Microsoft's samples have stored it.
     $found = @(Get-DhcpAddress) + @(
         [Environment]::GetEnvironmentVariable('SCHEDULEDEVENTSIP')
         [Environment]::GetEnvironmentVariable('SCHEDULEDEVENTSIP', 'Machine')
@@ -404,7 +404,7 @@ function Get-LeaseEndpoint {
 }
 
 function Get-DhcpAddress {
-    # Rarely needed, so that it is compiled when it is. Whatever goes wrong here, there is no such address then.
+    # Compiled only when needed, which is rare. Any failure here means that there is no such address.
     try {
         if (-not ('Graceful.Dhcp' -as [type])) {
             Add-Type -TypeDefinition @'
@@ -475,7 +475,7 @@ function Get-GracefulServiceOption {
 }
 
 function New-GracefulService {
-    # One VM's metadata service, as the shared options name it.
+    # The metadata service that the shared options describe.
     param([System.Collections.IDictionary]$Params)
     $automatic = ([string]$Params['endpoint']).Trim() -eq 'auto'
     $endpoint = $script:VNetEndpoint
@@ -492,7 +492,7 @@ function New-GracefulService {
     if (-not $version) {
         throw (New-GracefulError 'api_version is empty; leave it out, or give one such as 2020-07-01, or auto.' 'wrong_option')
     }
-    # Until the service has taken one, auto goes from the newest version to the oldest.
+    # With auto, versions are tried from the newest to the oldest until the service accepts one.
     $choosing = $version -eq 'auto'
     if ($choosing) { $version = $script:Versions[0] }
     $fallbacks = $null
@@ -506,7 +506,7 @@ function New-GracefulService {
 }
 
 function Read-GracefulEvents {
-    # @{Document; ServiceTime; ClockOffset}: the document as it stands now, with the time by the service's own clock.
+    # Returns @{Document; ServiceTime; ClockOffset}: the current document, and the time by the clock of the service.
     param($Service)
     $headers = @{}
     if ($Service.Etag) { $headers['If-None-Match'] = $Service.Etag }
@@ -581,7 +581,7 @@ function Read-NameReply {
 }
 
 function Send-GracefulApproval {
-    # Approves these events, spelled as in the document; sent once, never repeated here.
+    # Sends one POST for these events, with their ids as in the document.
     param($Service, $EventIds, $Document)
     $content = New-GracefulMap
     $content['StartRequests'] = @(foreach ($id in $EventIds) { @{ EventId = $id } })
@@ -592,7 +592,7 @@ function Send-GracefulApproval {
 }
 
 function Use-GracefulApiVersion {
-    # What an earlier call has found that the service takes, so that it is not tried again.
+    # The version that an earlier call has found, so that it is not searched for again.
     param($Service, [string]$ApiVersion)
     if ($Service.Choosing -and $script:Versions -ccontains $ApiVersion) { $Service.ApiVersion = $ApiVersion }
 }

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is private to the collection: it may change without notice.
-# The document of events, as pure data: as _document.py has it. Windows PowerShell 5.1 syntax.
+# The events document as data, as _document.py. Windows PowerShell 5.1 syntax.
 
 #AnsibleRequires -PowerShell ansible_collections.graceful.azure.plugins.module_utils._MaintenanceTools
 
@@ -11,7 +11,7 @@ Set-StrictMode -Version 2.0
 
 $script:KnownTypes = @('Freeze', 'Reboot', 'Redeploy', 'Preempt', 'Terminate', 'SpotRebalanceRecommendation')
 $script:Invariant = [System.Globalization.CultureInfo]::InvariantCulture
-# RFC 1123 (any weekday) and ISO 8601: the day, the time and the zone of both.
+# ISO 8601 and RFC 1123 (any weekday): day, time and zone.
 $script:Times = @(
     '\A(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.\d+)?\s*([Zz]|[+-]\d\d:?\d\d)?\z'
     '\A(?:[A-Za-z]+,\s*)?(\d{1,2}[ -][A-Za-z]{3}[ -]\d{4}) (\d\d:\d\d:\d\d)(?: (\S+))?\z'
@@ -71,7 +71,7 @@ function Get-JsonKind {
 }
 
 function ConvertFrom-GracefulDocument {
-    # The service's answer as @{Incarnation; Events; Oddities}; the fields that depend on who asks and when stay empty.
+    # The response as @{Incarnation; Events; Oddities}. Fields that depend on the VM and the time are empty.
     param([byte[]]$Body)
     if (-not [System.Text.Encoding]::ASCII.GetString($Body).Trim()) { Stop-BrokenDocument 'it is empty' }
     $content = ConvertFrom-GracefulBody $Body
@@ -122,7 +122,7 @@ function ConvertFrom-EventEntry {
     if ($script:KnownTypes -cnotcontains $type) { $null = $Oddities.Add("$label has the unknown type $(Format-Repr $type).") }
     $status = Get-EntryText $Entry 'EventStatus'
     if (-not $status) { $status = 'Unknown' }
-    # In any case of letters: nothing that has started may pass for something else.
+    # In any letter case: an event that has started must not be taken for another one.
     foreach ($known in @('Scheduled', 'Started')) { if ($status.Trim() -eq $known) { $status = $known } }
     if (@('Scheduled', 'Started') -cnotcontains $status) { $null = $Oddities.Add("$label has the unknown status $(Format-Repr $status).") }
 
@@ -171,13 +171,13 @@ function Get-EntryText {
 }
 
 function Repair-Text {
-    # Half of a character is valid JSON but cannot be written as UTF-8 later on.
+    # A lone surrogate is valid JSON but cannot be written as UTF-8.
     param([string]$Text)
     return [regex]::Replace($Text, '[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]', '?')
 }
 
 function ConvertFrom-GracefulTime {
-    # A time in UTC; null for what is no date.
+    # A time in UTC; null if the text is not a date.
     param([string]$Text)
     foreach ($pattern in $script:Times) {
         $found = [regex]::Match($Text.Trim(), $pattern, 'ECMAScript')
@@ -185,7 +185,7 @@ function ConvertFrom-GracefulTime {
         $written = $found.Groups[1].Value.Replace(' ', '-') + ' ' + $found.Groups[2].Value
         $moment = [System.DateTime]::MinValue
         if (-not [System.DateTime]::TryParseExact($written, $script:Formats, $script:Invariant, $script:AsUtc, [ref]$moment)) { return $null }
-        # Before the year 1 or after 9999 there is none.
+        # The offset may lead outside of the years 1 to 9999.
         try { return $moment.AddMinutes(-(Get-ZoneOffset $found.Groups[3].Value.Replace(':', ''))) } catch { return $null }
     }
     return $null
@@ -212,7 +212,7 @@ function Get-GracefulSameName {
 }
 
 function Get-GracefulSeenBy {
-    # The document's events as the VM of that name sees them at that time.
+    # The events with the fields that depend on the VM and the time.
     param($Document, $VmName, [System.DateTime]$Now)
     $seen = New-Object System.Collections.ArrayList
     foreach ($source in $Document['Events']) {
@@ -231,7 +231,7 @@ function Get-GracefulSeenBy {
 }
 
 function Select-GracefulEvent {
-    # The events that every given filter lets through; an empty filter lets everything through.
+    # The events that match all filters; an empty filter matches everything.
     param($Events, $Filters)
     $ids = @($Filters['event_ids'] | ForEach-Object { Get-GracefulSameId $_ })
     $found = @(foreach ($one in $Events) {
@@ -246,7 +246,7 @@ function Select-GracefulEvent {
 }
 
 function Get-GracefulFingerprint {
-    # Equal for equal events, whatever the time at which they are looked at and their order; the same as Python's.
+    # Equal for equal events, whatever their order and the time; the same value as in Python.
     param($Events)
     $lasting = [string[]]@(foreach ($one in @($Events)) {
             $copy = New-GracefulMap $one

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is private to the collection: it may change without notice.
-# What counts as the end of a wait, and a loop that polls until then: as _waiter.py has it. Windows PowerShell 5.1 syntax.
+# Polls until the condition of a wait holds, as _waiter.py. Windows PowerShell 5.1 syntax.
 
 #AnsibleRequires -PowerShell ansible_collections.graceful.azure.plugins.module_utils._MaintenanceTools
 #AnsibleRequires -PowerShell ansible_collections.graceful.azure.plugins.module_utils._EventsClient
@@ -12,10 +12,10 @@
 
 Set-StrictMode -Version 2.0
 
-# Only the first answer of a VM takes long; later, a stalled read must not hide a 30-second notice.
+# Only the first response of a VM takes long; later, a stalled read must not hide a 30-second notice.
 $script:SettledReadTimeout = 10.0
 $script:LongestWait = 2592000
-# What seen may hold.
+# The types of what seen may have.
 $script:Numbers = @([int], [long], [double], [single], [decimal], [bool])
 $script:SeenTypes = @{
     answered = @([bool]); event_ids = @([System.Collections.IList]); fingerprint = @([string]); started = @([bool])
@@ -25,7 +25,7 @@ $script:SeenTypes = @{
 $script:MayBeNull = @('vm_name', 'api_version', 'slice')
 
 function New-Seen {
-    # What a wait has to remember from one slice to the next, from the option.
+    # What a wait has to remember from one call to the next; an earlier call has returned it.
     param($Option)
     $seen = New-GracefulMap ([ordered]@{
             answered = $false; event_ids = @(); fingerprint = ''; started = $false; times = (New-GracefulMap); vm_name = $null
@@ -56,8 +56,8 @@ function New-Seen {
     return , $seen
 }
 
-function Add-Sight {
-    # Asked are ids that are waited for to leave: one that was never there counts as gone.
+function Add-Observation {
+    # Asked: ids that are waited for until they are gone; one that was never there counts as gone.
     param($Seen, $Events, $Found, $Asked)
     $now = Format-GracefulTime (Get-GracefulNow)
     $status = @{}
@@ -86,7 +86,7 @@ function Add-Sight {
 }
 
 function Get-Progress {
-    # What must reach the controller before the host can go down: a slice ends when it changes.
+    # What the controller has to know before the host goes down: the call ends when it changes.
     param($Seen, [string]$Until)
     $times = New-GracefulMap
     foreach ($id in @($Seen['times'].PSBase.Keys)) {
@@ -126,7 +126,7 @@ function Get-WaitResult {
 }
 
 function Wait-GracefulEvent {
-    # Reads until what Params asks for holds or the time is over; a failure that may pass is only waited out.
+    # Reads until the condition holds or the time is over. During temporary errors it goes on.
     param($Module, $Service, $Params)
     foreach ($check in @(@('timeout', 0), @('poll_interval', 1))) {
         $name, $positive = $check
@@ -157,7 +157,7 @@ function Wait-GracefulEvent {
         $outcome = $null
         $seen['polls'] = $seen['polls'] + 1
         $budget = [Math]::Max($begin + $timeout - $pollBegin, $least)
-        # Only the first answer of a VM takes long; later, a stalled read must not hide a 30-second notice.
+        # Only the first response of a VM takes long; later, a stalled read must not hide a 30-second notice.
         $patience = $asked['read_timeout']
         if ($seen['answered']) { $patience = [Math]::Min($patience, $script:SettledReadTimeout) }
         $Service.Limits = @{
@@ -170,7 +170,7 @@ function Wait-GracefulEvent {
             $seen['api_version'] = $Service.ApiVersion
             $events = $look['Events']
             $found = Select-GracefulEvent $events $filters
-            Add-Sight $seen $events $found $leaving
+            Add-Observation $seen $events $found $leaving
             $outcome = Get-WaitOutcome $until $seen $events $found
         }
         catch {
@@ -204,7 +204,7 @@ function Wait-GracefulEvent {
 }
 
 function Get-TimeoutText {
-    # Why what was waited for did not happen, and what to do.
+    # What did not happen in time, and what to do.
     param($Failure, [string]$Until, [double]$Timeout, $Found)
     $seconds = Format-GracefulNumber $Timeout 6
     if ($null -ne $Failure) { return "The service did not answer properly until the timeout of $seconds s: $($Failure.Message)" }

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is private to the collection: it may change without notice.
-# Carries one order out on a Windows host: look, ready, approve, put_back or release. As _engine.py and _times.py have it.
+# Carries out one order on a Windows host: look, ready, approve, put_back or release. As _engine.py and _times.py.
 # A call may be cut off at any point and made again: the record says what was done. Each step is noted before and after it is
 # taken, and each note fails if this run has lost its claim.
 
@@ -17,29 +17,29 @@
 
 Set-StrictMode -Version 2.0
 
-# After a POST without confirmation the document is read for this long before anybody posts again.
+# After a POST that was not confirmed, the document is read for so many seconds before the next POST.
 $script:UnconfirmedFor = 30.0
-# Gone is said after several reads over some seconds; longer for an event that was never seen Started.
+# An event counts as gone after several reads over some seconds; longer if it was never seen Started.
 $script:GoneReads = 3
 $script:GoneSeconds = 2.0
 $script:GoneSecondsScheduled = 5.0
-# A call that is nearly done may take so many seconds more, unless it is a short one.
+# A call that is nearly done may take so many seconds more, unless it is a short call.
 $script:NearlySeconds = 5.0
 $script:ShortCall = 2.0
-# The result of work that ended earlier than this is not taken for what is so now.
+# A result that is older than this, in seconds, is not reported any more.
 $script:HeardWithin = 30.0
-# What a process of its own may take to begin and to verify what is done: a wait ends so much earlier.
+# A worker needs time to start and to verify: a wait ends so many seconds earlier.
 $script:Reserve = 5.0
-# More than anybody waits, and less than what a record takes for a time.
+# The limit of options in seconds; records take larger numbers for a time.
 $script:Longest = 1000000
 $script:OtherWork = 'waits until another run has finished its work on this host, for another event'
-# A key that the registry forgets when Windows starts: what is in it tells one boot from the next.
+# A volatile registry key, which Windows deletes when it starts: its value identifies a boot.
 $script:BootKey = 'SOFTWARE\graceful.azure.boot'
 
 # ---- the boot
 
 function Get-BootId {
-    # Empty if nobody has asked since Windows started.
+    # Empty if none was written since Windows started.
     try {
         $key = [Microsoft.Win32.Registry]::LocalMachine.OpenSubKey($script:BootKey)
         if ($null -eq $key) { return '' }
@@ -49,7 +49,7 @@ function Get-BootId {
 }
 
 function Get-NotedBootId {
-    # The same, and made if there is none: called when something is noted in the record.
+    # The same, written if there is none. Called before something is noted in the record.
     $id = Get-BootId
     if ($id) { return $id }
     try {
@@ -73,7 +73,7 @@ function New-Times {
         Started = (New-GracefulMap); MissingSince = (New-GracefulMap)
     }
     if ($null -eq $Record) { return $times }
-    # What earlier calls have seen.
+    # What earlier calls have noted.
     foreach ($id in @($Record['events'].PSBase.Keys)) {
         if ($times.Ids -cnotcontains $id) { continue }
         $entry = $Record['events'][$id]
@@ -87,7 +87,7 @@ function New-Times {
     return $times
 }
 
-function Add-Sight {
+function Add-Observation {
     param($Times, $Events)
     $Times.Now = Get-GracefulMonotonic
     $status = New-GracefulMap
@@ -121,7 +121,7 @@ function Test-AllGone {
 }
 
 function Test-NearlyGone {
-    # Whether all of them are missing, and only the time to be sure is not over: some seconds at most.
+    # Whether all of them are missing, but not long enough to count as gone.
     param($Times)
     foreach ($id in $Times.Ids) { if (-not $Times.First.Contains($id)) { return $false } }
     return -not (Test-AllGone $Times)
@@ -130,7 +130,7 @@ function Test-NearlyGone {
 # ---- the engine: $Engine = @{Order; Keeper; Service; VmName; Begin; Reading; Events; Error; Warnings; Ids}
 
 function Invoke-GracefulOrder {
-    # Does what the order says as far as it goes, and answers with a report and a fresh observation. Order: all options of the module.
+    # Carries out the order as far as possible, and returns a report and an observation. Order: all options of the module.
     param($Order, $Service, $VmName, $Keeper)
     $engine = @{
         Order = $Order; Service = $Service; VmName = $VmName; Keeper = $Keeper; Begin = (Get-GracefulMonotonic)
@@ -155,7 +155,7 @@ function Invoke-GracefulOrder {
         }
         else {
             $report = New-GracefulMap @{ state = 'failed'; message = $known.Message } $known.Fields
-            # What cannot even begin is not asked for again at once.
+            # The call is not made again at once if it cannot even begin.
             if (@('ready', 'put_back') -ccontains $Order['order']) { $null = Wait-Document $engine { Test-Changed $engine } }
         }
     }
@@ -201,7 +201,7 @@ function Get-Observation {
 }
 
 function Read-Document {
-    # Reads the document; whether that was possible. A failure is kept and never looks like an empty document.
+    # Reads the document, and returns whether that was possible. An error is never taken for an empty document.
     param($Engine)
     try {
         $reading = Read-GracefulEvents $Engine.Service
@@ -219,7 +219,7 @@ function Read-Document {
 }
 
 function Wait-Document {
-    # Reads until it is over, or the time of this call is and nothing is nearly over. A failure to read is waited out.
+    # Reads until the condition holds, or the time of this call is over and the condition does not nearly hold. During errors it goes on.
     param($Engine, [scriptblock]$Over, [double]$Pause = 1.0, [double]$Reserve = 0.0, [scriptblock]$Nearly = { $false })
     $limits = $Engine.Service.Limits
     $Engine.Service.Limits = New-GracefulMap $limits @{ read_timeout = [Math]::Min(10.0, $limits['read_timeout']); retries = 0 }
@@ -254,7 +254,7 @@ function Invoke-Look {
 function Invoke-Ready {
     param($Engine)
     if (-not (Read-Document $Engine)) { throw (New-GracefulError $Engine.Error) }
-    # A run that was suspended may come with an order that is long out of date.
+    # The order of a run that was suspended may be out of date.
     $standing = @($Engine.Events | Where-Object { $_['event_status'] -cne 'Started' } | ForEach-Object { Get-GracefulSameId $_['event_id'] })
     $events = @(@($Engine.Order['events']) | Where-Object { $standing -ccontains (Get-GracefulSameId $_['event_id']) })
     $held = Add-Claims $Engine $events $true
@@ -264,8 +264,8 @@ function Invoke-Ready {
         if ($held.PSBase.Count) { return , (New-GracefulMap @{ state = 'held_by_other_run'; message = (Get-HeldMessage $held); held = $held }) }
         return , (New-GracefulMap @{ state = 'gone'; message = 'There is nothing to get ready for: the events have started or are gone.'; held = $held })
     }
-    $result = Get-Unheard $Engine 'ready' $mine
-    if ($null -eq $result) { $result = Get-Rest $Engine 'ready' $mine }
+    $result = Get-UnreportedResult $Engine 'ready' $mine
+    if ($null -eq $result) { $result = Wait-BeforeRetry $Engine 'ready' $mine }
     if ($null -eq $result) { $result = Invoke-Worker $Engine 'ready' $mine }
     return , (New-GracefulMap $result @{ held = $held })
 }
@@ -278,7 +278,7 @@ function Add-Claims {
 }
 
 function Add-Orphan {
-    # The controller took a step after its claim was lost: it has to be undone by whoever comes next.
+    # The controller took a step after its claim was lost: the next run has to undo it.
     param($Engine)
     $answer = $Engine.Order['controller_step']
     $events = @($Engine.Order['events'])
@@ -288,27 +288,27 @@ function Add-Orphan {
     Add-GracefulOrphan $Engine.Keeper $events[0] $step (Get-NotedBootId)
 }
 
-function Get-Unheard {
-    # What the work of an earlier call came to a moment ago. A process of its own takes seconds to begin, so that a short call may not
-    # live to see its end: without this, no call would ever hear of it.
+function Get-UnreportedResult {
+    # The result of an earlier call's work that no call has returned yet. A worker needs seconds to start, so that a short call may
+    # end before it: without this, no call would return its result.
     param($Engine, [string]$Name, $Mine)
     $state = Get-GracefulWorkerState $Engine.Keeper
-    if ($null -ne $Engine.Order['controller_step'] -or $state['told'] -or -not $state['ended']) { return $null }
+    if ($null -ne $Engine.Order['controller_step'] -or $state['reported'] -or -not $state['ended']) { return $null }
     if ($state['result'] -isnot [System.Collections.IDictionary] -or -not (Test-Owner $state (Get-Owner $Engine $Name $Mine))) { return $null }
     if ([Math]::Abs((Get-GracefulNow) - $state['ended']) -gt $script:HeardWithin -or (Test-GracefulWorker $Engine.Keeper)) { return $null }
-    Set-GracefulTold $Engine.Keeper $state
+    Set-GracefulReported $Engine.Keeper $state
     return , $state['result']
 }
 
-function Get-Rest {
-    # What failed is tried again after a growing pause; what is verified is verified again at the end of a wait. Null: go on.
+function Wait-BeforeRetry {
+    # After a failure, waits before the next attempt; what is verified is verified again at the end of a wait. Null: go on.
     param($Engine, [string]$Name, $Mine)
     $record = Read-GracefulRecord $Engine.Keeper
     if ($null -eq $record -or $null -ne $Engine.Order['controller_step']) { return $null }
     if (Test-GracefulWorker $Engine.Keeper) { return $null }
     $since = 0.0
     if ($Name -ceq 'put_back') { $since = Get-GracefulUndoingSince $record }
-    $rest = Get-GracefulResting $record $since
+    $rest = Get-GracefulRetryLater $record $since
     $verified = $Name -ceq 'ready'
     foreach ($id in $Mine) {
         if ($record['events'].Contains($id) -and -not $record['events'][$id]['ready']) { $verified = $false }
@@ -321,7 +321,7 @@ function Get-Rest {
         $end = (Get-GracefulMonotonic) + $seconds
         $null = Wait-Document $Engine { (Test-Changed $Engine) -or (Get-GracefulMonotonic) -ge $end } 1.0 $script:Reserve
     }
-    return , (Get-GracefulResting $record $since)
+    return , (Get-GracefulRetryLater $record $since)
 }
 
 function Get-Owner {
@@ -338,7 +338,7 @@ function Test-Owner {
 }
 
 function Invoke-Worker {
-    # Has the work done, and looks in on it for as long as this call may take.
+    # Starts the work, and waits for it as long as this call may take.
     param($Engine, [string]$Name, $Mine)
     $owner = Get-Owner $Engine $Name $Mine
     $request = @{ directory = $Engine.Keeper.Path; run = $Engine.Keeper.Run; owner = $owner; mine = @($Mine); order = $Engine.Order }
@@ -355,8 +355,8 @@ function Invoke-Worker {
 }
 
 function Test-AnotherAtWork {
-    # Whether it is another run's worker and that run has an event of this host. It goes on: two runs that ended each other's work would never
-    # get anything done.
+    # Whether the worker is that of another run that has claimed an event of this host. It is not stopped: two runs that stop each other's workers would never
+    # finish.
     param($Engine)
     $id = (Get-GracefulWorkerState $Engine.Keeper)['run_id']
     $record = Read-GracefulRecord $Engine.Keeper
@@ -368,13 +368,13 @@ function Test-AnotherAtWork {
 }
 
 function Get-UnderWay {
-    # What became of work that an earlier call began and whose result nobody has heard yet. Null: nothing.
+    # The state of work that an earlier call has started and whose result no call has returned yet. Null: none.
     param($Engine, [string]$Name)
     $state = Get-GracefulWorkerState $Engine.Keeper
-    if ($null -ne $Engine.Order['controller_step'] -or $state['told']) { return $null }
+    if ($null -ne $Engine.Order['controller_step'] -or $state['reported']) { return $null }
     if (-not (Test-Owner $state (Get-Owner $Engine $Name $Engine.Ids))) { return $null }
     if (-not $state.Contains('result') -and -not (Test-GracefulWorker $Engine.Keeper)) { return $null }
-    # The claim is renewed, in case that the work is silent for long.
+    # Renews the claim, since the work may note nothing for a long time.
     try { Update-GracefulRecord $Engine.Keeper $Engine.Ids { } }
     catch { if ((Resolve-GracefulError $_).Kind -ne 'lost_claim') { throw } }
     return , (Wait-Result $Engine (Get-Owner $Engine $Name $Engine.Ids))
@@ -384,15 +384,15 @@ function Wait-Result {
     param($Engine, $Owner)
     $over = Wait-GracefulWorker $Engine.Keeper ([Math]::Max((Get-CallLeft $Engine), 2.0))
     $state = Get-GracefulWorkerState $Engine.Keeper
-    # Another run began its own work meanwhile: what came of that says nothing about this one's.
+    # Another run has started its own work meanwhile: its result is not that of this run.
     if (-not (Test-Owner $state $Owner)) { return , (New-GracefulMap @{ state = 'working'; message = $script:OtherWork }) }
     if (-not $over) {
         $message = 'working'
         if ($state['progress']) { $message = [string]$state['progress'] }
         return , (New-GracefulMap @{ state = 'working'; message = $message })
     }
-    Set-GracefulTold $Engine.Keeper $state
-    # A worker that was killed leaves no result: the next call goes on where it was.
+    Set-GracefulReported $Engine.Keeper $state
+    # A worker that was killed leaves no result: the next call continues its work.
     if ($state['result'] -is [System.Collections.IDictionary]) { return , $state['result'] }
     return , (New-GracefulMap @{ state = 'working'; message = 'the work was interrupted and is continued' })
 }
@@ -406,7 +406,7 @@ function Invoke-Approve {
     $entry = Get-EntryToApprove $Engine $id
     $posted = $entry['approval']
     if ($null -ne $posted -and $posted['status'] -ceq 'approved') {
-        # Azure may take its time until the event starts: nobody posts again for that.
+        # It may take some time until the event starts: no other POST is sent.
         return , (New-GracefulMap @{ state = 'approved'; message = 'It is approved already.'; approval = $posted })
     }
     if ($null -ne $posted -and @('posting', 'unconfirmed') -ccontains $posted['status'] -and -not (Test-Settled $Engine $id $posted['at'])) {
@@ -414,7 +414,7 @@ function Invoke-Approve {
     }
     $terms = @{ Leader = $null; Resources = $announced['resources']; EventType = $announced['event_type'] }
     $before = {
-        # Under the lock: the claim is still ours, and the host still ready. Noted before it is posted.
+        # Under the lock: this run still has the claim, and the host is still ready. Noted before it is posted.
         Update-GracefulRecord $Engine.Keeper @($id) { param($record) Assert-Fresh $Engine $record['events'][$id] }
         $null = Add-Approval $Engine $id 'posting' ''
     }
@@ -422,7 +422,7 @@ function Invoke-Approve {
     catch {
         $known = Resolve-GracefulError $_
         if ($known.Kind -eq 'lost_claim') { throw }
-        # What the service itself has refused, no other host needs to try.
+        # If the service has refused it, another host does not need to try.
         $report = New-GracefulMap @{ state = 'failed'; message = $known.Message }
         $report['approval'] = Add-Approval $Engine $id 'failed' $known.Message
         $report['final'] = $known.Kind -eq 'not_taken'
@@ -442,7 +442,7 @@ function Invoke-Approve {
 }
 
 function Add-Approval {
-    # Fenced: it fails if the claim was lost.
+    # Fails if the claim was lost.
     param($Engine, [string]$Id, [string]$Status, [string]$Message)
     $approval = New-GracefulMap @{ at = Get-GracefulNow; status = $Status; run_id = [string]$Engine.Keeper.Run['run_id']; message = $Message }
     $mark = ''
@@ -452,7 +452,7 @@ function Add-Approval {
 }
 
 function Get-EntryToApprove {
-    # This run's own entry, verified a moment ago; anything else is not approved.
+    # The entry of this run, verified recently; anything else is not approved.
     param($Engine, [string]$Id)
     $record = Read-GracefulRecord $Engine.Keeper
     $entry = $null
@@ -477,7 +477,7 @@ function Assert-Fresh {
 }
 
 function Test-Settled {
-    # After a request whose answer is not known: whether the document was read for long enough since.
+    # After a request whose response is not known: whether the document was read for long enough since then.
     param($Engine, [string]$Id, [double]$PostedAt)
     $wanted = $Id
     $left = Wait-Document $Engine {
@@ -502,8 +502,8 @@ function Invoke-PutBackOrder {
     $times = New-Times $awaited (Read-GracefulRecord $Engine.Keeper)
     $answered = $null -ne $Engine.Order['controller_step']
     if (-not $answered) {
-        # A second call would cost more than the seconds until it is sure. Where many hosts take turns, or others are about
-        # to join, the call is short and stays so.
+        # A second call would take longer than the seconds that are missing. Where many hosts share the connections, or others are about
+        # to join, the call is short and is not extended.
         $nearly = { $Engine.Order['wait'] -gt $script:ShortCall -and (Test-NearlyGone $times) -and -not (Test-AnotherStarted $Engine) }
         $over = Wait-Document $Engine { Test-EventsGone $Engine $times } 0.5 -Nearly $nearly
         Set-Times $Engine $mine $times
@@ -513,19 +513,19 @@ function Invoke-PutBackOrder {
     }
     $gone = @($awaited | Where-Object { $answered -or (Test-Gone $times $_) })
     if (Test-StillNeeded $Engine $mine) {
-        # Another event needs the host drained: what is gone is closed, and the steps stay.
+        # Another event needs the host drained: events that are gone are closed, and the steps are not undone.
         $null = Close-GracefulEvent $Engine.Keeper $mine $gone 'gone'
         return , (New-GracefulMap @{ state = 'put_back'; message = 'Another event still needs the host drained.'; held = $held })
     }
-    $result = Get-Rest $Engine 'put_back' $mine
+    $result = Wait-BeforeRetry $Engine 'put_back' $mine
     if ($null -eq $result) { $result = Invoke-Worker $Engine 'put_back' $mine }
     return , (New-GracefulMap $result @{ held = $held })
 }
 
 function Test-EventsGone {
-    # A host that is about to go down is not put back, whichever of its events does it.
+    # A host is not put back while any of its events has started.
     param($Engine, $Times)
-    Add-Sight $Times $Engine.Events
+    Add-Observation $Times $Engine.Events
     return (Test-AllGone $Times) -and -not (Test-AnotherStarted $Engine)
 }
 
@@ -535,7 +535,7 @@ function Test-AnotherStarted {
 }
 
 function Set-Times {
-    # Seen Started, or the host has booted since it was claimed: then gone will mean completed.
+    # If the event was seen Started, or the host has booted since it was claimed, gone means completed.
     param($Engine, $Mine, $Times)
     $boot = Get-BootId
     $seen = $Times
@@ -562,7 +562,7 @@ function Test-StillNeeded {
     $standing = @($Engine.Events | ForEach-Object { Get-GracefulSameId $_['event_id'] })
     foreach ($id in @($record['events'].PSBase.Keys)) {
         if (@($Mine) -ccontains $id -or $record['events'][$id]['lapsed']) { continue }
-        # Where the document cannot be read, what is claimed counts as standing.
+        # If the document cannot be read, claimed events count as pending.
         if ($null -eq $Engine.Reading -or $standing -ccontains $id) { return $true }
     }
     return $false
@@ -594,8 +594,8 @@ function Invoke-Release {
     return , (New-GracefulMap @{ state = 'released'; message = "$(Format-GracefulCount @($released).Count 'claim') released" })
 }
 
-function Get-GracefulNoted {
-    # What is a change of the host: that a claim was renewed, or something verified again, is none.
+function Get-ComparedState {
+    # What is compared to see whether a call has changed the host. To renew a claim or to verify again is no change.
     param($Record)
     if ($null -eq $Record) { return '' }
     $events = New-GracefulMap
@@ -607,7 +607,7 @@ function Get-GracefulNoted {
     }
     $steps = @()
     foreach ($step in @($Record['steps'])) { $steps += , @($step['phase'], $step['name'], $step['status']) }
-    # What was done again within one call is noted as before but for its mark.
+    # What was done again within one call differs in its mark only.
     $marks = @(@($Record['timeline']) | Where-Object { @('draining', 'checkpointed') -ccontains $_['what'] } | ForEach-Object { $_['at'] })
     return ConvertTo-GracefulJson @{ events = $events; steps = $steps; marks = $marks } -Sorted
 }
@@ -646,12 +646,12 @@ function Invoke-GracefulModule {
         if ($skipped) { $Params['wait'] = 0.0 }
     }
     $before = $null
-    # The engine says what is wrong with it.
+    # The engine reports what is wrong with it.
     try { $before = Read-GracefulRecord $keeper } catch { $null = Resolve-GracefulError $_ }
-    $noted = Get-GracefulNoted $before
+    $noted = Get-ComparedState $before
     $answer = Invoke-GracefulOrder $Params $service $Params['vm_name'] $keeper
     if ($skipped) { $answer['report'] = New-GracefulMap @{ state = 'skipped'; message = 'Check mode: nothing was done.' } }
-    $answer['changed'] = $noted -cne (Get-GracefulNoted $answer['observation']['record'])
+    $answer['changed'] = $noted -cne (Get-ComparedState $answer['observation']['record'])
     return , $answer
 }
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is private to the collection: it may change without notice.
-# What a Windows host remembers, as _record.py and _record_files.py have it. The same JSON, so that one run reads both.
+# The record of a Windows host, as _record.py and _record_files.py. It is the same JSON, so that one run reads both.
 
 #AnsibleRequires -PowerShell ansible_collections.graceful.azure.plugins.module_utils._MaintenanceTools
 
@@ -13,14 +13,14 @@ $script:Version = 2
 $script:LockWait = 10.0
 $script:KeptInHistory = 100
 $script:LargestRecord = 4 * 1024 * 1024
-# Of the directory: the longest names in it have 60 characters, and older versions of .NET end at 260.
+# Of the directory: file names in it have up to 60 characters, and older versions of .NET take 260 for a path.
 $script:LongestPath = 190
-# A clock that is set back by more than this would keep a dead run's claim alive.
+# If the clock was set back by more than this, a claim is renewed by its age, so that it ends.
 $script:ClockSlack = 60.0
 $script:Source = 'graceful.azure'
 $script:Administrators = 'S-1-5-32-544'
 $script:System = 'S-1-5-18'
-# Who may write the record without being somebody else: SYSTEM, Administrators, TrustedInstaller, and the owner's placeholder.
+# Who may write the record beside the user: SYSTEM, Administrators, TrustedInstaller, CREATOR OWNER and OWNER RIGHTS.
 $script:Trusted = @(
     $script:System, $script:Administrators, 'S-1-3-0', 'S-1-3-4',
     'S-1-5-80-956008885-3418522649-1831038044-1853292631-2271478464'
@@ -37,7 +37,7 @@ function Test-Time {
 }
 
 function Test-Shape {
-    # Whether a mapping has these fields: text, time, count, map, with ? also null.
+    # Whether a mapping has these fields, of the types text, time, count, map and others; with ? also null.
     param($Value, [System.Collections.IDictionary]$Fields)
     if ($Value -isnot [System.Collections.IDictionary]) { return $false }
     foreach ($name in $Fields.PSBase.Keys) {
@@ -72,7 +72,7 @@ function Test-Every {
 }
 
 function Get-Flaw {
-    # What keeps this JSON from being a record, in words; empty if nothing does.
+    # Why this JSON is not a record; empty if it is one.
     param($Record)
     $version = $null
     if ($Record -is [System.Collections.IDictionary]) { $version = $Record['version'] }
@@ -115,7 +115,7 @@ function Find-GracefulStep {
 }
 
 function Get-GracefulUnfinished {
-    # The steps that were begun and are not undone: one that failed half-way may have done something.
+    # The steps that were begun and are not undone. A failed step may have done a part of its work.
     param($Record)
     $left = @(@($Record['steps']) | Where-Object { $_['status'] -cne 'undone' })
     return , $left
@@ -146,12 +146,12 @@ function New-GracefulKeeper {
 }
 
 function Test-WithoutAccessList {
-    # Wine keeps no access control lists. Tests that run there say so; on Windows this is never so.
+    # Wine has no access control lists: tests there set the variable. On Windows it has no effect.
     return [System.Environment]::GetEnvironmentVariable('GRACEFUL_TEST_WITHOUT_ACL') -eq '1' -and (Test-Path -LiteralPath 'HKCU:\Software\Wine')
 }
 
 function Test-RecordDirectory {
-    # What the record says will be undone as this user, so nobody else may write it.
+    # What is in the record is undone as this user, so other users must not be able to write it.
     param($Keeper)
     if ([System.IO.File]::Exists($Keeper.Path)) {
         throw (New-GracefulError "$($Keeper.Path) is not a directory. Move it away, or set another graceful_record_dir." 'wrong_option')
@@ -166,7 +166,7 @@ function Test-RecordDirectory {
     foreach ($rule in $list.GetAccessRules($true, $true, $sid)) {
         $who = $rule.IdentityReference.Value
         if ([string]$rule.AccessControlType -ne 'Allow' -or $who -eq $me -or $script:Trusted -contains $who) { continue }
-        # Generic write and generic all are bits of their own.
+        # Generic write and generic all are separate bits.
         if (([int]$rule.FileSystemRights -band [int]$writes) -or ([int]$rule.FileSystemRights -band 0x50000000)) { $others += $who }
     }
     if ($owner -ne $me -and $script:Trusted -notcontains $owner) { $others += $owner }
@@ -179,7 +179,7 @@ function Test-RecordDirectory {
 }
 
 function New-GracefulDirectory {
-    # A directory, and those above it that are missing, for Administrators and SYSTEM only.
+    # Creates a directory and its missing parents, for Administrators and SYSTEM only.
     param([string]$Path)
     if ([System.IO.Directory]::Exists($Path)) { return }
     $above = [System.IO.Path]::GetDirectoryName($Path)
@@ -194,7 +194,7 @@ function New-GracefulDirectory {
                         (New-Object System.Security.Principal.SecurityIdentifier ($who)), 'FullControl', 'ContainerInherit, ObjectInherit', 'None', 'Allow')))
         }
         Set-Acl -LiteralPath $Path -AclObject $list
-        # A user who is no administrator would have locked himself out.
+        # Fails for a user who is not an administrator.
         $null = [System.IO.Directory]::GetFileSystemEntries($Path)
     }
     catch {
@@ -206,7 +206,7 @@ function New-GracefulDirectory {
 }
 
 function Invoke-Explained {
-    # Runs the block; what the file system refuses becomes an error that says what to do.
+    # Runs the block. An error of the file system becomes one that says what to do.
     param($Keeper, [scriptblock]$Work)
     try { return & $Work }
     catch {
@@ -230,7 +230,7 @@ function Test-SharingViolation {
 }
 
 function Open-GracefulLock {
-    # The file, opened for this process alone; null if another one has it. The system ends that with the process.
+    # The file, opened exclusively; null if another process has it. The system closes it when the process ends.
     param([string]$File)
     try {
         return New-Object System.IO.FileStream ($File, [System.IO.FileMode]::OpenOrCreate, [System.IO.FileAccess]::ReadWrite, [System.IO.FileShare]::None)
@@ -242,7 +242,7 @@ function Open-GracefulLock {
 }
 
 function Invoke-Locked {
-    # Runs the block alone with the files.
+    # Runs the block under the lock.
     param($Keeper, [scriptblock]$LockedWork)
     return Invoke-Explained $Keeper {
         Test-RecordDirectory $Keeper
@@ -265,12 +265,12 @@ function Invoke-Locked {
 }
 
 function Read-GracefulFile {
-    # The bytes of a file, more than Most if it is larger, null if there is none. A writer may replace it meanwhile, or a scanner
+    # The bytes of a file, Most + 1 bytes if it is larger, null if there is none. A writer may replace it meanwhile, or a scanner
     # have it open for a moment.
     param([string]$File, [int]$Most)
     for ($try = 1; $true; $try++) {
         if (-not [System.IO.File]::Exists($File)) {
-            # Between two names a file that is replaced may be missing for a moment.
+            # A file may be missing for a moment while it is replaced.
             if ($try -ge 3) { return $null }
             Wait-Graceful 0.01
             continue
@@ -302,7 +302,7 @@ function New-Damaged {
 }
 
 function Read-Record {
-    # The record, null if there is none. Whatever else is there raises.
+    # The record, null if there is none. Raises an error for anything else.
     param($Keeper)
     $file = $Keeper.File
     if ([System.IO.Directory]::Exists($file)) { throw (New-Damaged $Keeper 'it is a directory') }
@@ -323,7 +323,7 @@ function Read-Record {
 }
 
 function Read-GracefulRecord {
-    # The record as it is, without the lock: a file is always whole.
+    # The record, without the lock: a file is always complete.
     param($Keeper)
     return Invoke-Explained $Keeper {
         Test-RecordDirectory $Keeper
@@ -333,7 +333,7 @@ function Read-GracefulRecord {
 
 function Write-Draft {
     param($Keeper, [byte[]]$Bytes)
-    # One name is enough under the lock, and what a killed process left there does not pile up.
+    # Under the lock one name is enough, and a process that is killed leaves at most one draft.
     $draft = [System.IO.Path]::Combine($Keeper.Path, '.draft')
     [System.IO.File]::Delete($draft)
     $stream = New-Object System.IO.FileStream ($draft, [System.IO.FileMode]::CreateNew, [System.IO.FileAccess]::Write, [System.IO.FileShare]::None)
@@ -346,7 +346,7 @@ function Write-Draft {
 }
 
 function Move-GracefulDraft {
-    # Gives a whole file its name. A reader or a scanner may have the old one open for a moment.
+    # Renames a complete file to its name. A reader or a scanner may have the old file open for a moment.
     param([string]$Draft, [string]$File)
     for ($try = 1; $true; $try++) {
         try {
@@ -375,7 +375,7 @@ function Save-Content {
 }
 
 function Write-Record {
-    # What has nothing left to be remembered is removed.
+    # A record without events and steps is removed.
     param($Keeper, $Record)
     if ($Record['events'].PSBase.Count -or (Get-GracefulUnfinished $Record).Count) {
         $flaw = Get-Flaw $Record
@@ -386,7 +386,7 @@ function Write-Record {
 }
 
 function Save-Archive {
-    # Into the history first: a kill before the record is written leaves the event open, never lost.
+    # Written before the record: if the process is killed in between, the event stays open.
     param($Keeper, $Entry, [string]$EventId)
     $short = $EventId.Substring(0, [Math]::Min(64, $EventId.Length))
     $name = '{0}.{1}.json' -f [regex]::Replace($short, '[^a-z0-9-]', '_'), [long][Math]::Floor((Get-GracefulNow) * 1000)
@@ -400,7 +400,7 @@ function Save-Archive {
 }
 
 function Move-Aside {
-    # Moves what is no record out of the way, to a name that nothing has.
+    # Moves a file that is no record to an unused name.
     param($Keeper)
     New-GracefulDirectory $Keeper.History
     $number = [long][Math]::Floor((Get-GracefulNow))
@@ -417,7 +417,7 @@ function Move-Aside {
 # ---- the keeper
 
 function Test-GracefulRecordWritable {
-    # Raises if no record could be written. The directory is made.
+    # Raises an error if no record could be written. Creates the directory.
     param($Keeper)
     Invoke-Locked $Keeper {
         $draft = Write-Draft $Keeper ([System.Text.Encoding]::ASCII.GetBytes('{}'))
@@ -428,14 +428,14 @@ function Test-GracefulRecordWritable {
 function Add-GracefulClaim {
     # Claims these events for this run. Returns who holds what could not be claimed, by id, and warnings.
     param($Keeper, $Events, [string]$BootId, [bool]$Standing = $false)
-    $told = @{ Held = (New-GracefulMap); Warnings = @() }
+    $result = @{ Held = (New-GracefulMap); Warnings = @() }
     Invoke-Locked $Keeper {
         $record = $null
         try { $record = Read-Record $Keeper }
         catch {
             if ((Resolve-GracefulError $_).Kind -ne 'damaged' -or -not $Keeper.Run['force']) { throw }
             $aside = Move-Aside $Keeper
-            $told.Warnings += (
+            $result.Warnings += (
                 "$($Keeper.File) could not be used as a record and was set aside as $aside. What an earlier run did on this host is not " +
                 'known: look into that file, and undo by hand what it did.')
         }
@@ -446,12 +446,12 @@ function Add-GracefulClaim {
             $other = $null
             if ($null -ne $entry -and $entry['claim']['run_id'] -cne $Keeper.Run['run_id']) { $other = $entry['claim'] }
             if ($null -ne $other -and -not $Keeper.Run['force'] -and -not (Test-GracefulStale $other)) {
-                $told.Held[$id] = Get-Holder $other
+                $result.Held[$id] = Get-Holder $other
                 continue
             }
             $claimed = New-ClaimedEntry $Keeper $record $announced $entry $other
             if ($Standing) {
-                # It was missing for a moment only: the next time begins anew.
+                # It was missing for a moment only.
                 $claimed['gone'] = $null
                 $claimed['gone_reads'] = 0
             }
@@ -459,11 +459,11 @@ function Add-GracefulClaim {
         }
         Write-Record $Keeper $record
     }
-    return $told
+    return $result
 }
 
 function Test-GracefulStale {
-    # Also if the clock was set back since: a claim must end some day.
+    # Also if the clock was set back since then.
     param($Claim)
     $now = Get-GracefulNow
     if ($Claim['renewed'] - $now -gt $script:ClockSlack) {
@@ -501,7 +501,7 @@ function New-ClaimedEntry {
 }
 
 function New-GracefulLostClaim {
-    # Another run has the event: this one must not act any more.
+    # The error if another run has the event: this run must not change anything.
     param($Claim)
     $said = 'the record was closed'
     $fields = @{ state = 'held_by_other_run' }
@@ -513,7 +513,7 @@ function New-GracefulLostClaim {
 }
 
 function Update-GracefulRecord {
-    # Hands the record to the block, under the lock: only while this run holds the claim of one of these events.
+    # Changes the record with the block, under the lock, and only while this run has the claim of one of these events.
     param($Keeper, $EventIds, [scriptblock]$Change)
     $ids = @($EventIds)
     return Invoke-Locked $Keeper {
@@ -550,7 +550,7 @@ function Set-StepNote {
 }
 
 function Add-GracefulStepNote {
-    # What is new about a step, found by its phase and name; before and after it is taken.
+    # Notes a step, found by its phase and name; before and after it is taken.
     param($Keeper, $EventIds, $Step, [string]$Mark = '', [string]$Detail = '')
     Update-GracefulRecord $Keeper $EventIds {
         param($record)
@@ -581,7 +581,7 @@ function Set-GracefulEvent {
 }
 
 function Add-GracefulOrphan {
-    # A step that was taken although the claim was lost: remembered, so that the next run undoes it.
+    # Notes a step that was taken although the claim was lost, so that the next run undoes it.
     param($Keeper, $Announced, $Step, [string]$BootId)
     Invoke-Locked $Keeper {
         $record = Read-Record $Keeper
@@ -599,10 +599,10 @@ function Add-GracefulOrphan {
 }
 
 function Close-GracefulEvent {
-    # Moves these events into the history. Returns the record as it was, for the report. Those that have lapsed still stand: they
-    # stay, in nobody's hands, so that no run drains for them again.
+    # Moves these events into the history. Returns the record as it was, for the report. Events that have lapsed are still pending: they
+    # stay in the record without a valid claim, so that no run drains for them again.
     param($Keeper, $EventIds, $Closed, [string]$What, $Lapsed = @())
-    $told = @{ Before = $null }
+    $result = @{ Before = $null }
     Update-GracefulRecord $Keeper $EventIds {
         param($record)
         foreach ($id in @($Closed)) {
@@ -614,8 +614,8 @@ function Close-GracefulEvent {
             $whole['closed'] = Get-GracefulNow
             Save-Archive $Keeper $whole $id
         }
-        $told.Before = New-GracefulMap $record
-        $told.Before['events'] = New-GracefulMap $record['events']
+        $result.Before = New-GracefulMap $record
+        $result.Before['events'] = New-GracefulMap $record['events']
         foreach ($id in @($Closed)) {
             $entry = $record['events'][$id]
             if ($null -eq $entry) { continue }
@@ -632,34 +632,34 @@ function Close-GracefulEvent {
         $standing = @($record['events'].PSBase.Values | Where-Object { -not $_['lapsed'] })
         if ($standing.Count -eq 0) { $record['steps'] = Get-GracefulUnfinished $record }
     }
-    return , $told.Before
+    return , $result.Before
 }
 
 function Clear-GracefulClaim {
-    # Gives the claims back. Where something is not undone, the record stays, for another run to take over.
+    # Ends the claims. If a step is not undone, the record stays for another run.
     param($Keeper, $EventIds)
-    $told = @{ Released = @() }
+    $result = @{ Released = @() }
     Invoke-Locked $Keeper {
         $record = Read-Record $Keeper
         if ($null -ne $record) {
             foreach ($id in @($EventIds)) {
                 $entry = $record['events'][$id]
                 if ($null -eq $entry -or $entry['claim']['run_id'] -cne $Keeper.Run['run_id']) { continue }
-                $told.Released += $id
+                $result.Released += $id
                 $entry['claim']['silent_until'] = Get-GracefulNow
                 Add-GracefulMark $Keeper $record 'released' ([string]$Keeper.Run['run_name']) $entry['event']['event_id']
             }
             if ((Get-GracefulUnfinished $record).Count -eq 0) {
-                foreach ($id in @($told.Released | Select-Object -Unique)) { $record['events'].Remove($id) }
+                foreach ($id in @($result.Released | Select-Object -Unique)) { $record['events'].Remove($id) }
             }
             Write-Record $Keeper $record
         }
     }
-    return , @($told.Released)
+    return , @($result.Released)
 }
 
 function Add-GracefulMark {
-    # For the timeline of a record that is being changed, and for the system's own log.
+    # Adds an entry to the timeline of the record, and to the Application event log.
     param($Keeper, $Record, [string]$What, [string]$Detail = '', [string]$EventId = '')
     $mark = New-GracefulMap @{ at = Get-GracefulNow; what = $What; detail = (Format-GracefulText $Detail); event_id = $EventId }
     $Record['timeline'] = @($Record['timeline']) + @(, $mark)
@@ -677,7 +677,7 @@ function Format-Holder {
 }
 
 function Write-SystemLog {
-    # The Application event log is where Windows administrators look. What cannot be written there is a warning only.
+    # If it cannot be written there, that is a warning only.
     param($Keeper, [string]$Text)
     if ($script:LogIsReady -eq $false) { return }
     try {

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is private to the collection: it may change without notice.
-# Takes the steps of a drain and the checkpoints, and undoes them, as _steps.py, _patience.py and _health_checks.py have it. Each is
+# Takes drain steps and checkpoints, and undoes them, as _steps.py, _patience.py and _health_checks.py. Each is
 # noted before and after, under the claim.
 
 #AnsibleRequires -PowerShell ansible_collections.graceful.azure.plugins.module_utils._MaintenanceTools
@@ -13,13 +13,13 @@
 
 Set-StrictMode -Version 2.0
 
-$script:Words = @{ drain = 'Drain step'; checkpoint = 'Checkpoint' }
-# Never more often than this, and then ever more rarely.
+$script:PhaseNames = @{ drain = 'Drain step'; checkpoint = 'Checkpoint' }
+# Seconds until a failed step is tried again.
 $script:Pauses = @(10.0, 20.0, 40.0, 60.0)
 $script:LeftOut = 'it was out of service before the event, and is left so'
-# Of a machine that is taken away, what is saved in spite of a failed drain is better than nothing.
+# If the machine is deleted, checkpoints are saved even after a failed drain.
 $script:TakenAway = @('preempt', 'terminate')
-# What the controller takes, and whether it has to look first.
+# Steps that the controller takes, and whether it has to look first.
 $script:ByController = @{ 'drain/tasks' = $false; 'drain/haproxy' = $true; 'checkpoint/tasks' = $false }
 $script:HealthPause = 2.0
 $script:HealthDefaults = @{ port = $null; url = $null; argv = $null; timeout = 120; headers = $null; username = $null; password = $null }
@@ -27,7 +27,7 @@ $script:HealthDefaults = @{ port = $null; url = $null; argv = $null; timeout = 1
 # ---- what failed, and what comes next
 
 function New-Failed {
-    # A step failed, which was noted.
+    # A step has failed, and that is noted.
     param($Result)
     return New-GracefulError $Result['message'] 'failed_step' @{ result = $Result }
 }
@@ -53,7 +53,7 @@ function Get-Failure {
     $how = 'failed'
     if ($Late) { $how = 'was not done in time' }
     $word = 'Step'
-    if ($script:Words.Contains($Phase)) { $word = $script:Words[$Phase] }
+    if ($script:PhaseNames.Contains($Phase)) { $word = $script:PhaseNames[$Phase] }
     $said = "$word $(Format-GracefulQuoted $Item['name']) ($($Item['kind'])) ${how}: $(Format-GracefulText $Message)"
     return , (New-GracefulMap @{
             state = 'failed'; message = $said; step = $Item['name']; attempts = $Attempts; next_try = (Get-Pause $Attempts); late = $Late
@@ -65,13 +65,13 @@ function Get-Pause {
     return $script:Pauses[[Math]::Min([Math]::Max($Attempts, 1), $script:Pauses.Count) - 1]
 }
 
-function Get-GracefulResting {
-    # What failed since then and may not be tried again yet; next_try says in how many seconds it may. Null if nothing.
+function Get-GracefulRetryLater {
+    # The last step that has failed since then and is not tried again yet; next_try is in seconds. Null if there is none.
     param($Record, [double]$Since = 0.0)
     $last = $null
     $now = Get-GracefulNow
     foreach ($step in @($Record['steps'])) {
-        # If the clock was set back since, a failure in the future is not waited for.
+        # If the clock was set back, a failure may be in the future; it is not waited for.
         if ($step['status'] -cne 'failed' -or $step['at'] -lt $Since -or $step['at'] -gt $now) { continue }
         $end = $step['at'] + (Get-Pause $step['attempts'])
         if ($null -eq $last -or $end -gt $last['at'] + (Get-Pause $last['attempts'])) { $last = $step }
@@ -86,7 +86,7 @@ function Get-GracefulResting {
 }
 
 function Get-GracefulUndoingSince {
-    # What failed before that is no reason to wait with undoing.
+    # Since when steps are undone: failures before that do not delay it.
     param($Record)
     $marks = @(@($Record['timeline']) | Where-Object { $_['what'] -ceq 'restoring' } | ForEach-Object { [double]$_['at'] })
     if ($marks.Count -eq 0) { return (Get-GracefulNow) + 1 }
@@ -101,11 +101,11 @@ function Test-ByController {
 }
 
 function Get-Kind {
-    # The kind as its file tells it; null if there is no such kind on Windows.
+    # The kind as its file describes it; null if there is no such kind on Windows.
     param([string]$Phase, [string]$Kind)
     if ($Phase -ceq 'drain' -and $Kind -ceq 'haproxy') { return @{ CarriesTraffic = $true; Merged = { Join-Servers $args[1] $args[2] } } }
-    if (Test-ByController $Phase $Kind) { return @{ CarriesTraffic = $false } }
-    if ($Kind -cnotmatch '^[a-z_]+$' -or -not $script:Words.Contains($Phase)) { return $null }
+    if (Test-ByController $Phase $Kind) { return @{} }
+    if ($Kind -cnotmatch '^[a-z_]+$' -or -not $script:PhaseNames.Contains($Phase)) { return $null }
     $command = "Get-GracefulDrain_$Kind"
     if ($Phase -ceq 'checkpoint') { $command = "Get-GracefulCheckpoint_$Kind" }
     if ($null -eq (Get-Command -Name $command -CommandType Function -ErrorAction SilentlyContinue)) { return $null }
@@ -113,7 +113,7 @@ function Get-Kind {
 }
 
 function Join-Servers {
-    # Somebody may have added a balancer since. What was seen first counts.
+    # A load balancer may have been added since then. For the others, what was seen first counts.
     param($Before, $Now)
     $servers = New-GracefulMap
     foreach ($side in @($Now, $Before)) {
@@ -144,7 +144,7 @@ function Test-Begun {
 }
 
 function Get-Before {
-    # How it was before anything was done: as an earlier attempt has seen it, if one has begun.
+    # The state before the drain: as an earlier attempt has seen it, if there was one.
     param($Kind, $Step, $Noted, $Now)
     if (-not (Test-Begun $Noted)) { return , (ConvertTo-GracefulData $Now) }
     if ($Kind.Contains('Merged')) { return , (ConvertTo-GracefulData (& $Kind['Merged'] $Step['options'] $Noted['before'] $Now)) }
@@ -167,7 +167,7 @@ function Get-Noted {
 # ---- waiting
 
 function Wait-GracefulProof {
-    # Looks until it holds, and has held for as long as asked, without a break. Look returns @{Holds; Message}.
+    # Checks until it holds, and has held for as long as asked. Look returns @{Holds; Message}.
     param([scriptblock]$Look, [double]$Seconds, [scriptblock]$Progress = $null, [double]$Pause = 0.5, [double]$Lasting = 0.0)
     $end = (Get-GracefulMonotonic) + $Seconds
     $since = $null
@@ -192,7 +192,7 @@ function Wait-GracefulProof {
 # ---- health
 
 function Test-Health {
-    # Waits for each item to be well, or says which one is not in time. An option that is a secret may be missing.
+    # Waits until each item passes, or raises an error with the first that does not. Options that are secrets may be missing.
     param($Items, [scriptblock]$Progress)
     foreach ($given in @($Items)) {
         $item = New-GracefulMap $script:HealthDefaults $given
@@ -232,7 +232,7 @@ function Test-Program {
 # ---- the steps of one order: $Steps = @{Order; Keeper; Mine; Progress; Until; Answer; Record}
 
 function Invoke-GracefulOrderedWork {
-    # Does what a request says, which is an order without its waiting: ready or put_back.
+    # Carries out the work of an order: ready or put_back.
     param($Keeper, $Request, [scriptblock]$Progress)
     $order = $Request['order']
     $record = Read-GracefulRecord $Keeper
@@ -318,9 +318,9 @@ function Set-EventFields {
 }
 
 function Invoke-GiveUp {
-    # A failed drain is undone at once, if that was asked for; it is not tried again by this run.
+    # Undoes a failed drain at once, if the order says so. This run does not try it again.
     param($Steps, [string]$Message)
-    # Noted first: what is undone only half must never look like a drain under way.
+    # Noted first, so that a drain that is partly undone is not taken for one under way.
     Set-EventFields $Steps @{ gave_up = $Message }
     $then = 'What was done is undone.'
     try { Invoke-UndoAll $Steps $false ((Get-GracefulUnfinished $Steps.Record).Count -gt 0) }
@@ -352,12 +352,12 @@ function Invoke-Take {
 }
 
 function Stop-WithNotedFailure {
-    # Whatever a kind failed with is noted, and ends the order. What is no failure of the step is thrown as it is.
+    # Notes the failure of a step, and ends the order. Other errors are thrown as they are.
     param($Steps, $Step, [System.Management.Automation.ErrorRecord]$Thrown)
     $known = Get-GracefulError $Thrown
     if ($null -ne $known -and @('lost_claim', 'failed_step', 'next_step') -contains $known.Kind) { throw $Thrown }
     $late = $false
-    # What a cmdlet throws is the step's failure, too.
+    # An error of a cmdlet is a failure of the step, too.
     $message = Get-GracefulReason $Thrown
     if ($null -ne $known) {
         $late = $known.Kind -eq 'late'
@@ -367,7 +367,7 @@ function Stop-WithNotedFailure {
     $attempts = 1
     if ($null -ne $noted) { $attempts = $noted['attempts'] + 1 }
     $fresh = Get-Key $Step
-    # What was never begun must not be undone, but its next try waits like the others.
+    # A step that was never begun is not undone, but its next attempt waits like the others.
     if ($null -eq $noted) { $fresh = New-GracefulMap $Step @{ before = (New-GracefulMap); data = (New-GracefulMap @{ begun = $false }) } }
     Add-Note $Steps (New-GracefulMap $fresh @{ status = 'failed'; message = $message; attempts = $attempts }) 'failed' $message
     throw (New-Failed (Get-Failure $Step['phase'] $Step $message $late $attempts))
@@ -392,7 +392,7 @@ function Add-Doing {
     if ($null -ne $Noted -and $Noted['status'] -ceq 'done' -and $Step['phase'] -ceq 'drain') {
         foreach ($saved in (Get-GracefulUnfinished $Steps.Record)) {
             if ($saved['phase'] -cne 'checkpoint' -or $saved['status'] -cne 'done') { continue }
-            # It was in service again since, and may have written something: that has to be saved, too.
+            # It was in service again since then, and may have written something: that is saved, too.
             Add-Note $Steps (New-GracefulMap (Get-Key $saved) @{ status = 'doing' })
         }
     }
@@ -400,7 +400,7 @@ function Add-Doing {
 }
 
 function Test-Saved {
-    # Whether it was saved as it is to be saved now, and is still there.
+    # Whether it was saved with the same options, and the copy is still there.
     param($Kind, $Step, $Noted, $Options, $Tools)
     if ($null -eq $Noted -or $Noted['status'] -cne 'done' -or -not (Test-SameOption $Noted $Step)) { return $false }
     if (-not $Kind.Contains('Saved')) { return $true }
@@ -413,7 +413,7 @@ function Test-SameOption {
 }
 
 function Test-SameData {
-    # Whatever the order of the keys is, which PowerShell 7 changes from process to process.
+    # In any order of the keys, which in PowerShell 7 differs between processes.
     param($One, $Other)
     if ($One -isnot [System.Collections.IDictionary] -or $Other -isnot [System.Collections.IDictionary]) {
         return (ConvertTo-GracefulJson $One) -ceq (ConvertTo-GracefulJson $Other)
@@ -434,7 +434,7 @@ function Get-Data {
 function Invoke-Save {
     param($Steps, $Kind, $Step, $Noted)
     if (Test-Answer $Steps $Step 'fetch') {
-        # Fetched by the controller: what is on the host only is not saved yet.
+        # The controller has fetched the archive: now it is saved.
         $null = Get-Answer $Steps
         $said = ''
         if ($null -ne $Noted) { $said = $Noted['message'] }
@@ -503,7 +503,7 @@ function Test-Answer {
 }
 
 function Get-Answer {
-    # What the controller said about its step; raises if it was not taken.
+    # The message of the controller about its step. Raises an error if the step was not taken.
     param($Steps)
     $answer = $Steps.Answer
     $Steps.Answer = $null
@@ -540,7 +540,7 @@ function Invoke-PutBack {
 }
 
 function Invoke-UndoAll {
-    # Brings back what was lost, undoes last first, checks the health, and lets traffic return last.
+    # Restores checkpoints, undoes steps in reverse order, checks the health, and lets traffic return last.
     param($Steps, [bool]$Lost, [bool]$Check)
     $left = Get-GracefulUnfinished $Steps.Record
     $drained = @($left | Where-Object { $_['phase'] -ceq 'drain' })
@@ -554,10 +554,10 @@ function Invoke-UndoAll {
 }
 
 function Clear-Leftovers {
-    # Not before all of it is noted as undone: a call that is cut off needs it again.
+    # Only after everything is noted as undone: a call that was interrupted needs it again.
     param($Steps)
     foreach ($step in @($Steps.Record['steps'])) {
-        # What cannot be cleaned up, or not in time, does not keep the host out of service.
+        # A failure here does not keep the host out of service.
         try {
             $kind = Get-KindOf $step
             if ($kind.Contains('CleanUp')) {
@@ -595,13 +595,13 @@ function Invoke-UndoHere {
     param($Steps, $Kind, $Step, [bool]$Lost)
     if ($Step['data']['fetched']) {
         if (-not (Test-Answer $Steps $Step 'send')) {
-            # What copies the file does not make its directory.
+            # Sending a file does not create its directory.
             New-GracefulDirectory ([System.IO.Path]::GetDirectoryName([string]$Step['data']['archive']))
             throw (New-Next (Get-ForController $Steps $Step 'send' @{ archive = $Step['data']['archive'] }))
         }
         $null = Get-Answer $Steps
     }
-    # Noted, which is the fence: nothing is undone by a run that has lost its claim.
+    # This note fails if the run has lost its claim: then nothing is undone.
     Add-Note $Steps (New-GracefulMap (Get-Key $Step) @{ status = $Step['status'] })
     $noted = @{ Before = $Step['before']; Data = $Step['data']; Lost = $Lost }
     return [string](& $Kind['Undo'] (Get-Options $Steps $Step) (Get-Tools $Steps $Step $Step) $noted)
@@ -656,7 +656,7 @@ function Get-Left {
 }
 
 function Get-Tools {
-    # What a kind is handed.
+    # What a kind gets to work with.
     param($Steps, $Step, $Noted)
     $seconds = Get-Left $Steps $Step
     $end = (Get-GracefulMonotonic) + $seconds
@@ -678,7 +678,7 @@ function Get-Tools {
         Until = $until
         Begun = (Test-Begun $Noted)
         Directory = [string]$Steps.Order['checkpoint_dir']
-        # Nothing in the item's name can change the place of the file.
+        # A hash, so that no name of an item can lead to another directory.
         FileName = (Get-GracefulHash $name).Substring(0, 20) + '.zip'
     }
 }
@@ -708,5 +708,5 @@ function Add-Note {
     if ($null -ne $record) { $Steps.Record = $record }
 }
 
-# Wait-GracefulProof is for the blocks of Get-Tools, which see what is exported, and nothing else.
-Export-ModuleMember -Function 'Invoke-GracefulOrderedWork', 'Get-GracefulResting', 'Get-GracefulUndoingSince', 'Wait-GracefulProof'
+# Wait-GracefulProof is exported for the blocks in Get-Tools: closures see exported functions only.
+Export-ModuleMember -Function 'Invoke-GracefulOrderedWork', 'Get-GracefulRetryLater', 'Get-GracefulUndoingSince', 'Wait-GracefulProof'

@@ -3,14 +3,14 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is private to the collection: it may change without notice.
-# Errors, text, JSON and the clock, as _errors.py, _text.py and _clock.py have them. Windows PowerShell 5.1 syntax.
+# Errors, text, JSON and the clock, as _errors.py, _text.py and _clock.py. Windows PowerShell 5.1 syntax.
 
 Set-StrictMode -Version 2.0
 
 $script:Largest = 20000
-# What is nested more deeply is no JSON of ours.
+# How deep JSON may be nested.
 $script:Deepest = 100
-# Beyond the first 65,536 characters: those that are not shown, and those that are not assigned.
+# Categories of surrogate pairs that are not shown.
 $script:Unreadable = @('Format', 'OtherNotAssigned', 'PrivateUse')
 $script:Scheme = '\b[A-Za-z][A-Za-z0-9+.-]*://'
 $script:Token = New-Object System.Text.RegularExpressions.Regex (
@@ -32,14 +32,14 @@ function New-GracefulError {
     $exception = New-Object System.InvalidOperationException ($Message)
     $exception.Data['graceful'] = @{
         Kind = $Kind; Message = $Message; Fields = $Fields; Status = $Status; RetryAfter = $RetryAfter
-        # Whether another try makes sense.
+        # Whether the error may be temporary.
         Passing = @('passing', 'no_connection') -contains $Kind
     }
     return $exception
 }
 
 function Get-GracefulError {
-    # What an error record says if it is of one of our errors: see above. Null if it is not.
+    # The content of an error record that New-GracefulError has made; null for others.
     param([System.Management.Automation.ErrorRecord]$Thrown)
     $exception = $Thrown.Exception
     while ($null -ne $exception) {
@@ -50,7 +50,7 @@ function Get-GracefulError {
 }
 
 function Resolve-GracefulError {
-    # The same. What is not one of ours is thrown on.
+    # The same, but other errors are thrown again.
     param([System.Management.Automation.ErrorRecord]$Thrown)
     $known = Get-GracefulError $Thrown
     if ($null -eq $known) { throw $Thrown }
@@ -58,7 +58,7 @@ function Resolve-GracefulError {
 }
 
 function Get-GracefulReason {
-    # Why something failed, as the innermost exception says it.
+    # The message of the innermost exception.
     param([System.Management.Automation.ErrorRecord]$Thrown, [int]$Limit = 200)
     return (Format-GracefulText $Thrown.Exception.GetBaseException().Message $Limit).TrimEnd('.')
 }
@@ -77,7 +77,7 @@ function Exit-GracefulModule {
 }
 
 function Stop-GracefulStep {
-    # Ends a step with a message that says what happened and what to do. Late: it may still come to pass, but not in time.
+    # Ends a step with a message that says what happened and what to do. Late: it was not done in time.
     param([Parameter(Mandatory = $true)][string]$Message, [switch]$Late)
     $kind = 'step'
     if ($Late) { $kind = 'late' }
@@ -87,14 +87,14 @@ function Stop-GracefulStep {
 # ---- text
 
 function Format-GracefulText {
-    # The value as one line of text that neither a terminal nor a template acts on, and without the secrets of URLs.
+    # The value as one line of text, safe for terminals and templates, and without the secrets of URLs.
     param($Value, [int]$Limit = 600)
     $text = ConvertTo-PlainText $Value
     if ($text.Length -gt $script:Largest) { $text = $text.Substring(0, $script:Largest) }
     $text = Hide-Secret ([regex]::Replace($text, '[\s\x1c-\x1f]+', ' ').Trim(' '))
     if ($text -cmatch '[^\x20-\x7e]') { $text = Hide-Unreadable $text }
     $text = [regex]::Replace($text, '\{(?=[{%#])|#(?=jinja2:)', '$0 ')
-    # Python counts characters, and .NET halves of them.
+    # Python counts characters, .NET counts UTF-16 units.
     if ($text.Length - [regex]::Matches($text, '[\udc00-\udfff]').Count -le $Limit) { return $text }
     $keep = 0
     $taken = 0
@@ -120,7 +120,7 @@ function ConvertTo-PlainText {
 }
 
 function Hide-Unreadable {
-    # A character of two halves is judged as a whole.
+    # A surrogate pair is one character.
     param([string]$Text)
     return [regex]::Replace($Text, '[\ud800-\udbff][\udc00-\udfff]|[\p{C}\p{Zl}\p{Zp}]', {
             param($found)
@@ -139,7 +139,7 @@ function Hide-Secret {
 }
 
 function Test-GracefulMasked {
-    # Whether something of the value was masked, so that it cannot be used as it is.
+    # Whether a part of the value was masked, so that it cannot be used.
     param($Value)
     if ($Value -is [string]) {
         $dots = [char]0x2026
@@ -153,7 +153,7 @@ function Test-GracefulMasked {
 }
 
 function Format-GracefulQuoted {
-    # The text between quotes that it cannot end, without escapes.
+    # The text in quotes that do not occur in it.
     param($Value, [int]$Limit = 80)
     $text = Format-GracefulText $Value $Limit
     if (-not $text.Contains("'")) { return "'$text'" }
@@ -209,7 +209,7 @@ function Format-GracefulList {
 # ---- JSON, the same on every PowerShell: no date is made of a text, and keys differ by case
 
 function New-GracefulMap {
-    # An ordered dictionary whose keys differ by case, with the entries of the given ones, later ones first.
+    # An ordered, case-sensitive dictionary with the entries of all arguments; the last one wins.
     $map = New-Object System.Collections.Specialized.OrderedDictionary ([System.StringComparer]::Ordinal)
     foreach ($source in $args) {
         if ($null -eq $source) { continue }
@@ -219,12 +219,12 @@ function New-GracefulMap {
 }
 
 function ConvertTo-GracefulData {
-    # What Ansible or anybody else hands over, as ordered dictionaries, arrays, texts, numbers, booleans and null.
+    # Data of Ansible or a kind as ordered dictionaries, arrays, strings, numbers, booleans and null.
     param($Value)
     if ($null -eq $Value -or $Value -is [string] -or $Value -is [bool]) { return $Value }
     if ($Value -is [char]) { return [string]$Value }
     if ($Value -is [decimal]) { return [double]$Value }
-    # PowerShell 7, and with it Ansible's wrapper, makes one of each text that looks like it.
+    # PowerShell 7 converts strings that look like a date.
     if ($Value -is [System.DateTime]) {
         if ($Value.Kind -eq [System.DateTimeKind]::Local) { $Value = $Value.ToUniversalTime() }
         return $Value.ToString('yyyy-MM-ddTHH:mm:ssZ', $script:Invariant)
@@ -248,7 +248,7 @@ function ConvertTo-GracefulData {
 }
 
 function ConvertFrom-GracefulJson {
-    # JSON as ordered dictionaries, arrays, texts, [long] and [double], booleans and null. Raises FormatException.
+    # JSON as ordered dictionaries, arrays, strings, [long] and [double], booleans and null. Raises FormatException.
     param([string]$Text)
     $reader = @{ Text = $Text; Next = 0; Token = $null }
     Read-JsonToken $reader
@@ -270,7 +270,7 @@ function Read-JsonToken {
 }
 
 function Read-JsonValue {
-    # The value that begins with the token.
+    # The value that begins with the current token.
     param($Reader, [int]$Depth)
     if ($Depth -gt $script:Deepest) { throw (New-Object System.FormatException ('it is nested too deeply')) }
     $mark, $text, $number, $word = 1..4 | ForEach-Object { $Reader.Token.Groups[$_].Value }
@@ -317,7 +317,7 @@ function ConvertFrom-JsonNumber {
 }
 
 function ConvertTo-GracefulJson {
-    # As Python's json.dumps writes it, in ASCII. Raises FormatException for what JSON cannot say.
+    # JSON in ASCII as Python's json.dumps writes it. Raises FormatException for other types.
     param($Value, [switch]$Sorted)
     $out = New-Object System.Text.StringBuilder
     Add-Json $out $Value ([bool]$Sorted) 0
@@ -389,7 +389,7 @@ function Get-GracefulNow {
 }
 
 function Get-GracefulMonotonic {
-    # Seconds that no change of the clock moves, the same for all processes of a host.
+    # Seconds of a clock that is never set, the same for all processes of a host.
     return [System.Diagnostics.Stopwatch]::GetTimestamp() / [double][System.Diagnostics.Stopwatch]::Frequency
 }
 
@@ -413,7 +413,7 @@ function Get-GracefulHash {
 }
 
 function Confirm-GracefulCmdlet {
-    # Fails with what to do if the cmdlets of a feature of Windows are not there.
+    # Ends the step with what to do if the cmdlets of a Windows feature are missing.
     param([string[]]$Names, [string]$Module, [string]$Feature, [string]$Question)
     $missing = @($Names | Where-Object { $null -eq (Get-Command -Name $_ -ErrorAction SilentlyContinue) })
     if ($missing.Count -gt 0 -and $null -ne (Get-Module -ListAvailable -Name $Module)) {
@@ -426,8 +426,8 @@ function Confirm-GracefulCmdlet {
 }
 
 function Get-GracefulLongPath {
-    # An absolute path as the system takes it at any length. Only where that is needed: in the long form Windows corrects
-    # nothing, and old versions of .NET refuse it.
+    # An absolute path that may be longer than 260 characters. The long form only where it is needed: Windows does not correct
+    # it, and old versions of .NET refuse it.
     param([string]$Path)
     $plain = $Path.Replace('/', '\')
     if ($plain.StartsWith('\\?\') -or ($plain.Length -lt 240 -and $plain -notmatch '[. ](\\|$)')) { return $plain }

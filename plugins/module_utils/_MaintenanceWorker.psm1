@@ -3,23 +3,23 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is private to the collection: it may change without notice.
-# Work that takes long, in a process of its own: a lost connection does not cut it off, and calls can look in on it. As _worker.py
-# and _run.py have it. What the process needs, its order and the secrets in it, goes through a pipe: nothing of it lies on a disk.
+# Runs long work in a process of its own, so that a lost connection does not end it, and later calls get its result. As _worker.py
+# and _run.py. The process gets its code, its order and the secrets in it through a pipe; they are not written to disk.
 
 #AnsibleRequires -PowerShell ansible_collections.graceful.azure.plugins.module_utils._MaintenanceTools
 #AnsibleRequires -PowerShell ansible_collections.graceful.azure.plugins.module_utils._MaintenanceRecord
 
 Set-StrictMode -Version 2.0
 
-# What a worker may use to end when it is told to.
+# How long a worker may take to end, in seconds.
 $script:Grace = 5.0
-# What the new process may take until it has the lock: PowerShell starts slowly on a busy host.
+# How long the new process may take until it has the lock: PowerShell starts slowly on a busy host.
 $script:StartSeconds = 60
-# Of each of stdout and stderr; the rest is read and dropped.
+# Bytes of stdout and of stderr that are kept.
 $script:LargestOutput = 4 * 1024 * 1024
 
-# A process outside of the job of the connection, which ends what it started when it closes; and a job of our own for programs, so
-# that nothing of them outlives a worker that is killed.
+# Starts a process outside of the job of the connection, which ends with the connection. Puts programs into a job of their own, so
+# that they end with a worker that is killed.
 $script:Native = @'
 using System;
 using System.ComponentModel;
@@ -170,7 +170,7 @@ function Import-Native {
 # ---- programs
 
 function Invoke-GracefulProgram {
-    # Runs a program without a shell, to its end or for so many seconds. Returns @{Code; Out; Err; Message}.
+    # Runs a program without a shell, for so many seconds at most. Returns @{Code; Out; Err; Message}.
     param($Argv, [double]$Seconds, $Environment = $null)
     Import-Native
     $arguments = @($Argv)
@@ -183,7 +183,7 @@ function Invoke-GracefulProgram {
     $start.RedirectStandardInput = $true
     $start.RedirectStandardOutput = $true
     $start.RedirectStandardError = $true
-    # Where any user may be, and the same whoever called us.
+    # A directory that every user can read.
     $start.WorkingDirectory = [System.Environment]::GetFolderPath('System')
     if ($null -ne $Environment) {
         foreach ($name in @($Environment.PSBase.Keys)) { $start.EnvironmentVariables[[string]$name] = [string]$Environment[$name] }
@@ -206,7 +206,7 @@ function Invoke-GracefulProgram {
             $job.End()
             throw (New-GracefulError "$program did not end within $(Format-GracefulNumber ([Math]::Max(0.0, $Seconds))) s and was stopped." 'late')
         }
-        # What it has left running on purpose goes on.
+        # Processes that it has started and left running go on.
         $job.Release()
         $lines = @(($said.Err.Trim() + "`n" + $said.Out.Trim()).Trim() -split "`r?`n")
         if ($said.Err.Trim()) { $lines = @($said.Err.Trim() -split "`r?`n") }
@@ -215,14 +215,14 @@ function Invoke-GracefulProgram {
         return @{ Code = $process.ExitCode; Out = $said.Out; Err = $said.Err; Message = $message }
     }
     finally {
-        # Also when this process is told to end meanwhile.
+        # Also if this process is ended meanwhile.
         $job.Dispose()
         $process.Dispose()
     }
 }
 
 function ConvertTo-Argument {
-    # As the C runtime takes a command line apart.
+    # Quoted as the C runtime parses a command line.
     param([string]$Text)
     if ($Text -and $Text -notmatch '[\s"]') { return $Text }
     $text = [regex]::Replace($Text, '(\\*)"', '$1$1\"')
@@ -230,7 +230,7 @@ function ConvertTo-Argument {
 }
 
 function Read-Output {
-    # What the program says until it ends, null at the deadline. What it leaves running may keep its output open, and is not waited for.
+    # The output of the program until it ends, null at the deadline. A process that it leaves running may keep its output open, and is not waited for.
     param([System.Diagnostics.Process]$Process, [double]$End)
     $streams = @()
     foreach ($base in @($Process.StandardOutput.BaseStream, $Process.StandardError.BaseStream)) {
@@ -241,7 +241,7 @@ function Read-Output {
         $ended = $Process.HasExited
         $left = $End - (Get-GracefulMonotonic)
         $pause = 50
-        # What was said last may come a moment after the end.
+        # The last output may come a moment after the end.
         if (-not $ended) { $pause = [int][Math]::Max(0, [Math]::Min(50, $left * 1000)) }
         $read = $false
         foreach ($one in $streams) {
@@ -267,7 +267,7 @@ function Read-Output {
 }
 
 function ConvertFrom-Output {
-    # Programs speak UTF-8, or the code page of the console.
+    # Programs write UTF-8, or the code page of the console.
     param([byte[]]$Bytes)
     if ($null -eq $Bytes -or $Bytes.Length -eq 0) { return '' }
     try { return (New-Object System.Text.UTF8Encoding ($false, $true)).GetString($Bytes) }
@@ -285,7 +285,7 @@ function Get-WorkerFile {
 }
 
 function Test-GracefulWorker {
-    # Whether one is at work.
+    # Whether a worker is running.
     param($Keeper)
     if (-not [System.IO.Directory]::Exists($Keeper.Path)) { return $false }
     $lock = Open-GracefulLock (Get-WorkerFile $Keeper '.worker.lock')
@@ -318,7 +318,7 @@ function Save-State {
 }
 
 function Get-Began {
-    # What tells a process from a later one of the same number; empty if it is not there.
+    # The start time of a process, which distinguishes it from a later one with the same id; empty if there is none.
     param([int]$Id)
     try {
         $process = [System.Diagnostics.Process]::GetProcessById($Id)
@@ -328,7 +328,7 @@ function Get-Began {
 }
 
 function Wait-GracefulWorker {
-    # Whether the work is over, after waiting for so long at most.
+    # Waits for so long at most. Returns whether the work is done.
     param($Keeper, [double]$Seconds)
     $end = (Get-GracefulMonotonic) + $Seconds
     $pause = 0.02
@@ -360,14 +360,14 @@ function Stop-GracefulWorker {
     throw (New-GracefulError 'An earlier process on this host does not end. It is tried again.')
 }
 
-function Set-GracefulTold {
-    # Remembers that somebody has heard the result.
+function Set-GracefulReported {
+    # Notes that a call has returned the result.
     param($Keeper, $State)
-    if ($State.Contains('result')) { Save-State $Keeper (New-GracefulMap $State @{ told = $true }) }
+    if ($State.Contains('result')) { Save-State $Keeper (New-GracefulMap $State @{ reported = $true }) }
 }
 
 function Invoke-Work {
-    # Does the work in this process. The block is handed what to tell its progress to.
+    # Does the work in this process. The block gets a block to call with its progress.
     param($Keeper, $Owner, [scriptblock]$Work)
     $mine = New-GracefulMap $Owner @{ pid = $PID; began = (Get-Began $PID) }
     Save-State $Keeper $mine
@@ -392,7 +392,7 @@ function Invoke-Work {
 }
 
 function Get-SourceOf {
-    # The text of the file that a command is in: what Ansible has sent lies in no file.
+    # The text of the file that a command is in. What Ansible sends is in no file.
     param([string]$Command)
     $ast = (Get-Command -Name $Command -CommandType Function).ScriptBlock.Ast
     while ($null -ne $ast.Parent) { $ast = $ast.Parent }
@@ -400,13 +400,13 @@ function Get-SourceOf {
 }
 
 function Start-GracefulWorker {
-    # Begins the work in a process that does not end with this one. Request: all that Invoke-GracefulOrderedWork needs.
+    # Starts the work in a process that does not end with this one. Request: all that Invoke-GracefulOrderedWork needs.
     param($Keeper, $Owner, $Request)
     if (Test-GracefulWorker $Keeper) {
         throw (New-GracefulError 'Another process works on this host. It is looked at again in a moment.')
     }
     Save-State $Keeper $Owner
-    $commands = @('New-GracefulMap', 'New-GracefulKeeper', 'Invoke-GracefulHandedOver', 'Invoke-GracefulOrderedWork', 'Test-GracefulPort')
+    $commands = @('New-GracefulMap', 'New-GracefulKeeper', 'Invoke-GracefulWorkerRequest', 'Invoke-GracefulOrderedWork', 'Test-GracefulPort')
     $commands += @(Get-Command -Name 'Get-GracefulDrain_*', 'Get-GracefulCheckpoint_*' -CommandType Function | ForEach-Object { $_.Name })
     $lines = @()
     foreach ($command in $commands) {
@@ -415,7 +415,7 @@ function Start-GracefulWorker {
     }
     $lines += 'request ' + [Convert]::ToBase64String([System.Text.Encoding]::UTF8.GetBytes((ConvertTo-GracefulJson $Request)))
     $name = 'graceful.azure.' + [System.Guid]::NewGuid().ToString('N')
-    # Any user may read from a pipe whose name he finds, and the order may have secrets in it: it is for who knows this.
+    # Other users may find the pipe and connect to it, and the order may have secrets in it: only a process that knows this gets it.
     $token = [System.Guid]::NewGuid().ToString('N')
     $pipe = New-Object System.IO.Pipes.NamedPipeServerStream ($name, [System.IO.Pipes.PipeDirection]::InOut, 1, [System.IO.Pipes.PipeTransmissionMode]::Byte, [System.IO.Pipes.PipeOptions]::Asynchronous)
     try {
@@ -440,7 +440,7 @@ function Start-GracefulWorker {
 }
 
 function Read-FromPipe {
-    # So many characters; fewer if the other side does not send them in time.
+    # So many characters; fewer if they do not come in time.
     param([System.IO.Stream]$Pipe, [int]$Count)
     $end = (Get-GracefulMonotonic) + $script:StartSeconds
     $bytes = New-Object byte[] $Count
@@ -457,7 +457,7 @@ function Read-FromPipe {
 }
 
 function Get-Bootstrap {
-    # What the new process begins with: it takes its code and its order from the pipe, takes the lock, says so, and works.
+    # The script of the new process: it gets its code and its order through the pipe.
     param([string]$PipeName, [string]$Token)
     $text = @'
 $ErrorActionPreference = 'Stop'
@@ -476,18 +476,18 @@ while ($true) {
     if ($name -eq 'request') { $request = $text }
     else { New-Module -Name $name -ScriptBlock ([ScriptBlock]::Create($text)) | Import-Module -Global -WarningAction SilentlyContinue }
 }
-Invoke-GracefulHandedOver $request $pipe
+Invoke-GracefulWorkerRequest $request $pipe
 '@
     return $text.Replace('PIPE_NAME', $PipeName).Replace('TOKEN', $Token)
 }
 
-function Invoke-GracefulHandedOver {
-    # In the new process: takes the lock, says so, and does what was handed over.
+function Invoke-GracefulWorkerRequest {
+    # In the new process: takes the lock, confirms that, and does the work of the request.
     param([string]$Json, [System.IO.Stream]$Pipe)
     $request = ConvertFrom-GracefulJson $Json
     $keeper = New-GracefulKeeper $request['directory'] $request['run']
     $lock = $null
-    # Somebody who looks whether a worker is there has it for a moment.
+    # A call that checks whether a worker is running has the lock for a moment.
     for ($try = 0; $null -eq $lock -and $try -lt 50; $try++) {
         $lock = Open-GracefulLock (Get-WorkerFile $keeper '.worker.lock')
         if ($null -eq $lock) { Wait-Graceful 0.1 }
@@ -506,7 +506,7 @@ function Invoke-GracefulHandedOver {
 }
 
 function Start-OutsideOfJob {
-    # WinRM and ssh let a child leave the job of the connection; where that is not so, as with PSRP, WMI starts it outside.
+    # With WinRM and ssh a child can leave the job of the connection; where it cannot, as with PSRP, WMI starts it.
     param([string]$Script)
     Import-Native
     $name = 'pwsh.exe'
@@ -530,5 +530,5 @@ function Start-OutsideOfJob {
 
 Export-ModuleMember -Function @(
     'Invoke-GracefulProgram', 'Test-GracefulWorker', 'Get-GracefulWorkerState', 'Wait-GracefulWorker', 'Stop-GracefulWorker',
-    'Set-GracefulTold', 'Start-GracefulWorker', 'Invoke-GracefulHandedOver'
+    'Set-GracefulReported', 'Start-GracefulWorker', 'Invoke-GracefulWorkerRequest'
 )

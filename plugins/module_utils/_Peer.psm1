@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is private to the collection: it may change without notice.
-# Asks what listens on this host or beside it, as _peer.py does: without proxies and redirects, bounded in time. Windows PowerShell 5.1 syntax.
+# Requests to other services and ports, as _peer.py: without proxies and redirects, with a time limit. Windows PowerShell 5.1 syntax.
 
 #AnsibleRequires -PowerShell ansible_collections.graceful.azure.plugins.module_utils._MaintenanceTools
 
@@ -11,7 +11,7 @@ Set-StrictMode -Version 2.0
 $ErrorActionPreference = 'Stop'
 
 function Invoke-GracefulRequest {
-    # @{Status; Message}: what the URL answers; the status is null if there is no answer. The body is not read.
+    # Returns @{Status; Message}; the status is null if there is no response. The body is not read.
     param(
         [string]$Url,
         [double]$Seconds,
@@ -42,7 +42,7 @@ function Invoke-GracefulRequest {
             $login = [System.Text.Encoding]::UTF8.GetBytes("${User}:$Secret")
             $request.Headers['Authorization'] = 'Basic ' + [Convert]::ToBase64String($login)
         }
-        # Waited for here, since the request's own limit does not count the time to look up a name.
+        # Waited for here, since the timeout of the request does not include the name lookup.
         $answer = $request.GetResponseAsync()
         if (-not $answer.Wait($milliseconds)) {
             $request.Abort()
@@ -51,7 +51,7 @@ function Invoke-GracefulRequest {
         $response = $answer.Result
     }
     catch {
-        # Most statuses are exceptions, too.
+        # Most statuses raise an exception.
         $thrown = $_.Exception
         while ($null -ne $thrown -and $thrown -isnot [System.Net.WebException]) { $thrown = $thrown.InnerException }
         if ($null -eq $thrown -or $null -eq $thrown.Response) {
@@ -82,7 +82,7 @@ function Test-GracefulPort {
 
 function Set-Header {
     param([System.Net.HttpWebRequest]$Request, [string]$Name, [string]$Value)
-    # .NET wants these by their own properties.
+    # .NET has separate properties for these.
     switch ($Name) {
         'Host' { $Request.Host = $Value }
         'User-Agent' { $Request.UserAgent = $Value }
@@ -109,7 +109,7 @@ function Get-AnyCertificate {
 }
 
 function Enable-Tls12 {
-    # Older versions of .NET do not offer it by themselves. 0 leaves the choice to the system.
+    # Older versions of .NET do not offer it by default. 0 leaves the choice to the system.
     $now = [int][System.Net.ServicePointManager]::SecurityProtocol
     if ($now -ne 0) { [System.Net.ServicePointManager]::SecurityProtocol = $now -bor 3072 }
 }

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This file is private to the collection: it may change without notice.
-# What the modules about events share: their options, and the events as this VM sees them (_argspec.py and _viewpoint.py).
+# Shared by the modules for events: their options, and the events with the fields for this VM (_argspec.py and _viewpoint.py).
 # Windows PowerShell 5.1 syntax.
 
 #AnsibleRequires -PowerShell ansible_collections.graceful.azure.plugins.module_utils._MaintenanceTools
@@ -42,7 +42,7 @@ function Get-GracefulFilter {
 }
 
 function New-GracefulViewpoint {
-    # The events as this VM sees them: its Azure name is asked of the service once, and only if it is not given.
+    # Reads the events for this VM. Its Azure name is requested once, and only if it is not given.
     param($Module, $Service, $Params, $KnownName = $null)
     $given = $Params['vm_name']
     if ($null -ne $given -and -not $given.Trim()) {
@@ -52,7 +52,7 @@ function New-GracefulViewpoint {
     if ($given) { $name = Get-GracefulPlainName $given.Trim() }
     foreach ($option in @(@('event_types', (Get-GracefulKnownType)), @('event_sources', $script:KnownSources))) {
         foreach ($one in @($Params[$option[0]] | Where-Object { $null -ne $_ -and $option[1] -notcontains $_ })) {
-            # Not an error: Azure may announce what nobody knows yet.
+            # A warning only: Azure may add new types and sources.
             $Module.Warn("$($option[0]) has $(Format-GracefulQuoted $one), which is not known. Known are $($option[1] -join ', ').")
         }
     }
@@ -69,7 +69,7 @@ function Get-ViewpointName {
 }
 
 function Get-GracefulRequiredName {
-    # This VM's name, for what cannot be decided without it.
+    # This VM's name, for an option that needs it.
     param($View, [string]$Option)
     $name = Get-ViewpointName $View
     if ($null -eq $name) {
@@ -80,7 +80,7 @@ function Get-GracefulRequiredName {
 }
 
 function Read-GracefulViewpoint {
-    # @{Events; Incarnation; ClockOffset} as this VM sees them now.
+    # Returns @{Events; Incarnation; ClockOffset}.
     param($View)
     $reading = Read-GracefulEvents $View.Service
     $texts = @()
