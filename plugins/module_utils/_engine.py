@@ -215,7 +215,12 @@ class Engine(Look):
             approval = self._approval("failed", exc.message)
             self.keeper.note_event(event_id, approval=approval)
             # What the service itself has refused, no other host needs to try.
-            return {"state": "failed", "message": exc.message, "approval": approval, "final": isinstance(exc, RefusedByService)}
+            return {
+                "state": "failed",
+                "message": exc.message,
+                "approval": approval,
+                "final": isinstance(exc, RefusedByService),
+            }
         outcomes = (
             (done.approved, "approved", ""),
             (done.unconfirmed, "unconfirmed", "The service did not confirm the request."),

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 from ansible_collections.graceful.azure.plugins.module_utils import _drains
-from ansible_collections.graceful.azure.plugins.module_utils._kind import LINUX, WINDOWS, Noted, Ran
+from ansible_collections.graceful.azure.plugins.module_utils._kind import LINUX, WINDOWS, Ran, StepRecord
 from ansible_collections.graceful.azure.plugins.plugin_utils._settings import read_settings
 from ansible_collections.graceful.azure.tests.unit.module_utils.scripted import Programs, options_of, tools
 
@@ -88,4 +88,4 @@ def test_the_kind_in_contributing_works() -> None:
     step = kind(options_of(kind, queue="mail"), tools(run=Programs(queuectl)))
     assert step.look() == (False, "the queue takes jobs", {"in_service": True})
     assert step.do().message == "the queue is paused"
-    assert step.undo(Noted({"in_service": True}, {}, lost=False)) == "the queue takes jobs"
+    assert step.undo(StepRecord({"in_service": True}, {}, lost=False)) == "the queue takes jobs"

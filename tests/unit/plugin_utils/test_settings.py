@@ -279,7 +279,7 @@ def test_an_empty_list_of_steps_is_a_choice_and_a_missing_one_is_none() -> None:
     ],
 )
 def test_a_misspelt_variable_of_a_role_is_said_unless_the_right_one_is_set(role: str, name: str, meant: str) -> None:
-    default = {"prepare_endpoint": ""}.get(meant, [])
+    default: str | list[str] = {"prepare_endpoint": ""}.get(meant, [])
     (said,) = misspelt_for_role(role, {name: ["x"], meant: default})
     assert said == f"{name} is set, but there is no such variable. Is {meant} meant?"
     assert misspelt_for_role(role, {name: ["x"], meant: ["x"]}) == []
