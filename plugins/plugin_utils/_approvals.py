@@ -82,7 +82,7 @@ def _readiness(this: Pass, host: str, event_id: str) -> Json:
 
 
 def _is_recorded_as_ready(this: Pass, result: Json, event_id: str) -> bool:
-    """Whether the record that came with the report says so, and of this run."""
+    """Whether the record that came with the report has a verification of this run."""
     entry = record_events(result["observation"]["record"]).get(event_id)
     return bool(entry and entry["ready"] and this.is_ours(entry))
 
@@ -112,10 +112,10 @@ def _holds_of_run(this: Pass, event_id: str) -> list[str]:
 
 
 def _last_request(this: Pass, event_id: str) -> float:
-    """When a request to approve the event was sent last of which nobody knows whether it arrived, or 0."""
+    """When the last request to approve the event was sent whose answer is not known; 0 if there is none."""
     event = this.announced[event_id]
     times = [event["approval_sent"]]
-    # What the record of a host says about an event that does not concern it counts for nothing.
+    # Only the records of hosts that the event concerns are believed.
     for host in filter(this.hosts.__contains__, event["entry"]["hosts"]):
         state = this.hosts[host]
         approval = (record_events(state["record"]).get(event_id) or {}).get("approval")
@@ -142,7 +142,7 @@ def approvals(plan: Json, reports: Reports) -> dict[str, list[Json]]:
 
 
 def _why_ignored(event: Json) -> str:
-    """Why the question of approving does not come up. Without affected hosts it does: the event is held."""
+    """Why the event is neither approved nor held. One without affected hosts is held."""
     if event["event_status"] == STARTED:
         return "it has started: there is nothing left to approve"
     wanted = set((event.get("actions") or {}).values())
@@ -152,7 +152,7 @@ def _why_ignored(event: Json) -> str:
 
 
 def _why_held(event: Json, reports: Reports) -> list[str]:
-    """Whatever the plan does not say clearly holds the event."""
+    """Why the event is not approved now. What is missing in the plan or has the wrong type is a reason, too."""
     holds, hosts = event.get("holds"), event.get("hosts")
     reasons = list(holds) if isinstance(holds, list) else ["the plan does not clear it"]
     if event.get("approvable") is not True and not reasons:

@@ -64,7 +64,7 @@ class Fleet:
         settings: t.Mapping[str, t.Any],
     ) -> None:
         self.hosts = {
-            name: _host(name, observations.get(name), name in targeted)
+            name: _host(name, observations.get(name) or {}, name in targeted)
             for name in sorted(set(observations).union(targeted))
         }
         self.members = {"all": frozenset(self.hosts)}
@@ -135,19 +135,18 @@ def _settings(given: t.Mapping[str, t.Any]) -> Settings:
     )
 
 
-def _host(name: str, observation: t.Mapping[str, t.Any] | None, targeted: bool) -> Host:
-    seen = observation or {}
-    vm_name, error = seen.get("vm_name"), seen.get("error")
-    reachable = seen.get("reachable") is True
+def _host(name: str, observation: t.Mapping[str, t.Any], targeted: bool) -> Host:
+    vm_name, error = observation.get("vm_name"), observation.get("error")
+    reachable = observation.get("reachable") is True
     return Host(
         name=name,
         vm_name=vm_name if vm_name and vm_name.strip() else None,
         reachable=reachable,
-        asked=reachable and not error and isinstance(seen.get("events"), (list, tuple)),
+        asked=reachable and not error and isinstance(observation.get("events"), (list, tuple)),
         targeted=targeted,
-        drained=seen.get("drained") is True,
+        drained=observation.get("drained") is True,
         error=error or None,
-        mistakes=tuple(seen.get("mistakes") or ()),
-        drain_not_set=seen.get("drain_not_set") is True,
-        claimed_for=seen.get("claimed_for") or {},
+        mistakes=tuple(observation.get("mistakes") or ()),
+        drain_not_set=observation.get("drain_not_set") is True,
+        claimed_for=observation.get("claimed_for") or {},
     )

@@ -24,7 +24,7 @@ CONTROLLER_STEPS = "controller_steps.yml"
 FINISH = "finish.yml"
 TELL = "tell.yml"
 NOTHING = "steps/nothing.yml"
-# How long after the host has asked the controller takes a step. Other runs take over only after a longer silence.
+# How long after the host has asked for a step the controller takes it. Claims are valid for longer than that.
 CONTROLLER_STEP_SECONDS = 60
 
 
@@ -50,7 +50,7 @@ def choose_next_tasks(this: Pass) -> None:
 
 
 def _restart(this: Pass) -> None:
-    """All hosts of the play are looked at again, and those that are added take part from then on."""
+    """Look at all hosts of the play again. From then on, those that are added take part."""
     run = this.run
     run.update(next=NOTHING, restarts=run["restarts"] + 1, involved=sorted({*this.given.hosts, *this.to_add}))
     if run["only"] is not None:
@@ -69,7 +69,7 @@ def _controller_step(this: Pass, host: str) -> Json | None:
     report, order = state["report"], this.run["orders"][host]["order"]
     if report and report["next"]:
         if this.now - result["at"] > CONTROLLER_STEP_SECONDS:
-            # Somebody else may have taken over since: the host is asked again.
+            # Another run may have taken over since then: the host is asked again.
             return None
         if order == report["order"]:
             return {**report["next"], "tasks": result["step"]["tasks"]}
@@ -82,18 +82,18 @@ def _controller_step(this: Pass, host: str) -> Json | None:
 
 
 def _choose_webhooks(this: Pass) -> None:
-    """What webhooks were not sent yet: at once, unless a host has no time for that, and at the end."""
+    """Send what was not sent yet: at once, unless a host has little time, and at the end of the run."""
     run = this.run
     run["tell"] = []
     if not this.options["webhooks"] or this.options["check_mode"]:
         return
-    news = [pair for pair in _occasions(this) if pair not in run["sent"]]
+    unsent = [pair for pair in _occasions(this) if pair not in run["sent"]]
     is_urgent = any(order.get("urgent") for order in run["orders"].values())
-    if run["next"] == ACT and news and not is_urgent:
+    if run["next"] == ACT and unsent and not is_urgent:
         run["next"] = TELL
     if run["next"] in (TELL, FINISH):
-        run["tell"] = list(dict.fromkeys(occasion for _event_id, occasion in news))
-        run["sent"] += news
+        run["tell"] = list(dict.fromkeys(occasion for _event_id, occasion in unsent))
+        run["sent"] += unsent
 
 
 def _occasions(this: Pass) -> list[list[str]]:

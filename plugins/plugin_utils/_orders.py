@@ -57,7 +57,7 @@ def give_orders(this: Pass) -> None:
 
 def _order(this: Pass, host: str) -> Json | None:
     if this.given.hosts[host].get("lost"):
-        # Ansible does not come back to it in this play, so that nobody could carry the order out.
+        # Ansible has removed it from the play, so that it cannot be called any more.
         return None
     claimed = {event_id: entry for event_id, entry, may_act in this.claims(host) if may_act}
     lost = [
@@ -108,11 +108,9 @@ def _ready_order(this: Pass, host: str, wanted: t.Sequence[Json]) -> Json:
     actions = [action_of(entry["actions"][host]) for entry in wanted]
     # Nothing is kept for an approval that is never sent.
     usable = notice - min(MARGIN, notice // 4) if any(action.approves for action in actions) else notice
-    observed = (this.given.hosts[host]["observation"] or {}).get("events") or []
-    as_observed = {same_id(event["event_id"]): event for event in observed}
     return _new_order(
         "ready",
-        [as_observed.get(same_id(entry["event_id"])) or event_for_host(entry) for entry in wanted],
+        list(map(event_for_host, wanted)),
         seconds=float(min(LONGEST_WAIT, max(MIN_DRAIN_SECONDS, usable))),
         drain=any(action.drains for action in actions),
         urgent=notice < URGENT_NOTICE,
@@ -150,8 +148,8 @@ def _is_given_up(this: Pass, host: str, event_id: str) -> bool:
     if not this.has_timed_out(event_id):
         return False
     events = (this.given.hosts[host]["observation"] or {}).get("events") or []
-    waits_in_vain = any(event["affects_me"] and this.has_timed_out(same_id(event["event_id"])) for event in events)
-    return event_id in this.announced or waits_in_vain or this.cannot_be_asked(host)
+    waits_for_others = any(event["affects_me"] and this.has_timed_out(same_id(event["event_id"])) for event in events)
+    return event_id in this.announced or waits_for_others or this.cannot_be_asked(host)
 
 
 def _new_order(order: str, events: t.Sequence[Json], **more: t.Any) -> Json:

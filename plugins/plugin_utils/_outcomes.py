@@ -41,7 +41,7 @@ def concerns(event: Json, host: str) -> bool:
 
 
 def host_result(run: Json, host: str) -> tuple[str, str]:
-    """In one word, and the reason where there is one."""
+    """The result in one word, and the reason if there is one."""
     state = run["hosts"][host]
     if run["options"]["check_mode"]:
         return "untouched", ""
@@ -86,12 +86,12 @@ def has_mark(run: Json, event: Json, host: str, what: str, until: str | None = N
 
 
 def has_acted(event: Json) -> bool:
-    """Whether Azure has started the event. One that is gone after its time without being seen Started was short."""
+    """Whether Azure has started the event. One that is gone after NotBefore was short, and not observed as Started."""
     return bool(event["started"] or (event["gone"] and event["gone"] >= (event["entry"]["not_before"] or "9")))
 
 
 def event_outcome(run: Json, event_id: str, results: t.Mapping[str, str]) -> tuple[str, list[str]]:
-    """In one word, and why it is not better than that. `results` has the results of hosts that had work."""
+    """The outcome in one word, and the reasons if it is a bad one. `results` has the results of hosts that had work."""
     event = run["events"][event_id]
     entry, action = event["entry"], action_of(event["entry"]["action"])
     if run["options"]["check_mode"]:
@@ -135,7 +135,7 @@ def _was_unprepared(run: Json, event: Json, host: str) -> bool:
     """Whether Azure acted on a host that this run, or an earlier one, should have made ready and had not."""
     if event["approved"] or not has_acted(event) or not concerns(event, host):
         return False
-    # What had started when it was first seen could not be prepared, unless a run had begun with it.
+    # An event that had started when it was noticed could not be prepared for, unless a run had begun with that.
     in_time = not event["started"] or event["noticed"] < event["started"] or has_mark(run, event, host, "claimed")
     return bool(in_time and not has_mark(run, event, host, "ready", event["started"]))
 

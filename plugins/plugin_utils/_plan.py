@@ -49,7 +49,7 @@ class _Resolved:
 
 @dataclass
 class _Draft:
-    """One event on its way to an entry of the plan."""
+    """One event, before it is an entry of the plan."""
 
     event: MergedEvent
     found: _Resolved
@@ -135,7 +135,7 @@ def plan(
     }
 
 
-# ---- one event: who, what, and what speaks against approving
+# ---- one event: its hosts, what is done, and what speaks against approving
 
 
 def _draft(event: MergedEvent, fleet: Fleet, now: datetime) -> _Draft:

@@ -142,7 +142,7 @@ def next_work(run: Json) -> str:
 
 
 def _event_line(run: Json, event: Json) -> str:
-    """With the time that is left, which changes from pass to pass without being news."""
+    """With the time that is left, which is not compared: it changes from pass to pass."""
     entry = event["entry"]
     is_late = event["gone"] or event["approved"] or entry["event_status"] == STARTED
     when = "" if is_late or entry["seconds_left"] is None else f", in {duration(entry['seconds_left'])}"
