@@ -104,10 +104,8 @@ class _Draft:
 
     @property
     def action(self) -> str:
-        """The action of all its hosts; if these differ, what is done for them together."""
-        actions = [action_of(name) for name in dict.fromkeys(one.action for one in self.decisions.values())]
-        if len(actions) == 1 and actions[0].approves == self.approvable:
-            return actions[0].name
+        """What is done for all its hosts together."""
+        actions = [action_of(decision.action) for decision in self.decisions.values()]
         drains, tells = any(one.drains for one in actions), any(one.tells for one in actions) or not actions
         wanted = (drains, self.approvable, tells)
         return next((one.name for one in ACTIONS.values() if (one.drains, one.approves, one.tells) == wanted), NOTIFY)

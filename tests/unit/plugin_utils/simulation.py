@@ -157,7 +157,7 @@ class SimulatedHost:
         self.away: t.Callable[[float], bool] = lambda _now: False
         self.blind: t.Callable[[float], bool] = lambda _now: False
         # Whether the answer to a request for approval gets lost, and whether it is refused.
-        self.mute: t.Callable[[float], bool] = lambda _now: False
+        self.loses_answer: t.Callable[[float], bool] = lambda _now: False
         self.refuses: t.Callable[[float], bool] = lambda _now: False
         self.sees: t.Callable[[Event], bool] = lambda _event: True
         self.clock = HostClock(world)
@@ -218,7 +218,7 @@ class SimulatedHost:
             raise Refused("It answered 400.", 400)
         for one in json.loads(request.body or b"{}")["StartRequests"]:
             self.world.posted(self.world.events[one["EventId"]], self, now)
-        if self.mute(now):
+        if self.loses_answer(now):
             raise PassingFailure("the answer was lost")
         return fake_service.reply(200, {})
 

@@ -44,7 +44,7 @@ def test_the_largest_demand_counts() -> None:
     assert requirements(demands, SIZES) == ({"web": 3}, [])
 
 
-def test_a_group_that_nobody_has_is_told() -> None:
+def test_a_group_that_does_not_exist_is_returned() -> None:
     demand = validate_min_available({"wbe": 1, "web": 1})
     assert demand is not None
     assert requirements([(["web"], demand)], SIZES) == ({"web": 1}, ["wbe"])

@@ -109,7 +109,7 @@ def test_a_name_that_several_hosts_may_have_means_all_of_them() -> None:
         (["shop_9"], "web9 is not in this run, so all hosts are asked"),
     ],
 )
-def test_a_name_that_nobody_knows_means_everyone(resources: list[str], words: str) -> None:
+def test_because_of_an_unknown_name_all_hosts_are_asked(resources: list[str], words: str) -> None:
     found = asked({**EVENT, "resources": resources}, names=[{**NAMES, "web9": "shop_9"}])
     assert found.hosts is None
     assert words in found.message
@@ -139,5 +139,5 @@ def test_the_hosts_of_a_group_that_has_to_keep_some(demands: Json, hosts: list[s
     assert asked(groups=groups, demands=demands).hosts == hosts
 
 
-def test_a_host_without_a_group_of_its_own_means_all() -> None:
+def test_a_minimum_of_a_host_without_a_group_is_about_all_hosts() -> None:
     assert asked(groups={"all": PLAY, "ungrouped": PLAY}, demands={"web5": 4}).hosts == PLAY

@@ -164,7 +164,7 @@ def test_an_event_without_resources_is_held() -> None:
         (IGNORING, True, True),
     ],
 )
-def test_names_that_nobody_has_hold_unless_told_otherwise(policy: t.Any, nameless: bool, held: bool) -> None:
+def test_unknown_names_hold_unless_the_policy_ignores_them(policy: t.Any, nameless: bool, held: bool) -> None:
     seen = fleet(event("E1", "vm1", "vm9"))
     if nameless:
         seen["web3"] = {"reachable": False, "vm_name": None}
@@ -186,7 +186,7 @@ def test_a_host_that_only_the_groups_know_may_be_the_unknown_name() -> None:
     assert held_because(entry, "'vm9' may be web9, whose Azure name is not known")
 
 
-def test_an_event_of_strangers_is_held_and_drains_nobody() -> None:
+def test_an_event_of_unknown_vms_is_held_and_drains_no_host() -> None:
     entry = only(fleet(event("E1", "other1", "other2")))
     assert entry["hosts"] == []
     assert entry["approvable"] is False
@@ -366,7 +366,7 @@ def test_the_window_counts_only_if_it_opens_before_the_deadline(left: int | None
 
 
 @pytest.mark.parametrize(("urgent", "drain"), [(True, ["web1"]), (False, [])])
-def test_the_window_does_not_put_off_what_is_urgent(urgent: bool, drain: list[str]) -> None:
+def test_the_window_does_not_defer_urgent_events(urgent: bool, drain: list[str]) -> None:
     seen = fleet(event("E1", "vm1", seconds_left=7 * 86400))
     policy = [{"action": "drain_and_approve", "urgent": urgent}]
     settings = for_all(seen, policy=policy, window={"start": "22:00", "end": "23:00"})

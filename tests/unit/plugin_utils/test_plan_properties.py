@@ -336,7 +336,7 @@ def test_what_happens_early_leaves_every_group_its_minimum(world: World) -> None
 
 @thoroughly
 @given(worlds() | busy_worlds())
-def test_every_event_that_is_put_off_says_until_when_and_not_past_its_deadline(world: World) -> None:
+def test_every_deferred_event_says_until_when_and_not_after_its_deadline(world: World) -> None:
     for entry in world.plan()["events"]:
         assert (entry["wait_until"] is None) == (entry["deferral"] == "")
         if entry["wait_until"] is not None:

@@ -37,15 +37,15 @@ def marks(report: Json, host: str) -> list[str]:
 # During the run
 
 
-def test_each_line_has_its_time_and_nothing_is_said_twice(world: World) -> None:
+def test_each_line_has_its_time_and_nothing_is_printed_twice(world: World) -> None:
     world.add("web1", "web2")
     world.announce("E1", "web1", "web2")
     player = Player(world)
     player.play()
-    told = [line.split(" ", 1)[1] for line in player.lines]
+    lines = [line.split(" ", 1)[1] for line in player.lines]
     assert all(line[:8].replace(":", "").isdigit() for line in player.lines)
-    assert len(told) == len(set(told))
-    assert [line for line in told if line.startswith("Reboot")] == [
+    assert len(lines) == len(set(lines))
+    assert [line for line in lines if line.startswith("Reboot")] == [
         "Reboot of web1 and web2, in 5 min: drain, then approve.",
         "Reboot of web1 and web2: approved by web1 at 2026-09-19T18:00:01Z.",
         "Reboot of web1 and web2: Azure has started it.",
@@ -53,7 +53,7 @@ def test_each_line_has_its_time_and_nothing_is_said_twice(world: World) -> None:
     ]
 
 
-def test_a_pass_in_which_nothing_changed_says_nothing(world: World) -> None:
+def test_a_pass_in_which_nothing_changed_prints_nothing(world: World) -> None:
     world.add("web1", "web2")
     world.hosts["web2"].machine.fail("do app")
     world.announce("E1", "web1", "web2")
@@ -62,7 +62,7 @@ def test_a_pass_in_which_nothing_changed_says_nothing(world: World) -> None:
     assert messages(player.run, player.run, world.now) == []
 
 
-def test_what_failed_is_said_with_the_attempt_and_when_it_is_tried_again(world: World) -> None:
+def test_a_failure_is_printed_with_the_attempt_and_when_it_is_tried_again(world: World) -> None:
     world.add("web1")
     world.hosts["web1"].machine.fail("do app", times=2)
     world.announce("E1", "web1")
@@ -75,21 +75,21 @@ def test_what_failed_is_said_with_the_attempt_and_when_it_is_tried_again(world: 
     assert "FAILED (attempt 2)" in failed[1]
 
 
-def test_an_event_is_not_said_to_begin_each_time_that_a_step_is_tried_again(world: World) -> None:
+def test_the_line_of_an_event_is_not_repeated_each_time_that_a_step_is_tried_again(world: World) -> None:
     world.add("web1")
     world.hosts["web1"].machine.fail("do app")
     world.announce("E1", "web1", notice=120)
     player = Player(world)
     player.play()
-    said = [line.split(": ")[1] for line in player.lines if " Reboot of web1" in line]
-    assert said == [
+    states = [line.split(": ")[1] for line in player.lines if " Reboot of web1" in line]
+    assert states == [
         "drain, then approve.",
         "HELD, not approved, because web1 is not ready",
         "it is over.",
     ]
 
 
-def test_an_event_that_comes_to_name_another_host_is_said_again(world: World) -> None:
+def test_an_event_that_names_one_more_host_is_printed_again(world: World) -> None:
     world.add("web1", "web2")
     world.hosts["web1"].machine.fail("do app")
     event = world.announce("E1", "web1", notice=120)
@@ -100,7 +100,7 @@ def test_an_event_that_comes_to_name_another_host_is_said_again(world: World) ->
     assert " Reboot of web1 and web2, in " in "".join(player.lines)
 
 
-def test_what_azure_has_started_is_not_said_to_be_drained_any_more(world: World) -> None:
+def test_after_azure_has_started_an_event_no_drain_is_printed(world: World) -> None:
     (web1,) = world.add("web1")
     web1.steps = [step("lb", "remote"), step("lb2", "remote")]
     world.announce("E1", "web1", notice=18, type="Freeze", lasts=60)
@@ -112,7 +112,7 @@ def test_what_azure_has_started_is_not_said_to_be_drained_any_more(world: World)
     assert player.lines[-1].endswith("web1: NOT READY when Azure acted; its health was not checked")
 
 
-def test_a_ready_host_that_verifies_itself_again_is_not_said_to_drain(world: World) -> None:
+def test_no_drain_is_printed_for_a_ready_host_that_verifies_that_again(world: World) -> None:
     (web1,) = world.add("web1", confirm=True)
     web1.steps = [step("lb", "remote")]
     world.announce("E1", "web1", notice=120)
@@ -161,7 +161,7 @@ def test_the_plan_says_what_begins_now_and_what_speaks_against_an_approval(world
     ]
 
 
-def test_the_plan_does_not_say_that_something_is_drained_where_a_mistake_stops_everything(world: World) -> None:
+def test_the_plan_lists_no_drains_if_a_mistake_blocks_them(world: World) -> None:
     world.add("web1", "web2")
     world.hosts["web1"].mistakes = ["graceful_polcy is set, but there is no such variable."]
     world.announce("E1", "web1", "web2")
@@ -172,7 +172,7 @@ def test_the_plan_does_not_say_that_something_is_drained_where_a_mistake_stops_e
     ]
 
 
-def test_the_plan_does_not_say_that_something_is_drained_where_another_run_does_it(world: World) -> None:
+def test_the_plan_lists_no_drains_of_another_run(world: World) -> None:
     world.add("web1")
     world.announce("E1", "web1")
     Player(world).play_until(lambda: bool(world.drained()))
@@ -180,7 +180,7 @@ def test_the_plan_does_not_say_that_something_is_drained_where_another_run_does_
     assert more == ["  not approved: the run 'name of run-1' is handling it on web1"]
 
 
-def test_the_plan_of_what_has_started_says_nothing_about_approving(world: World) -> None:
+def test_the_plan_of_a_started_event_says_nothing_about_approving(world: World) -> None:
     world.add("web1")
     world.announce("E1", "web1", notice=0, lasts=600)
     world.now += 400
@@ -215,7 +215,7 @@ def test_the_last_screen_says_what_is_announced_what_is_done_and_what_is_stuck(w
     assert more == ["  ready: web1", "  not ready yet: web2"]
 
 
-def test_an_event_that_is_over_is_not_standing(world: World) -> None:
+def test_an_event_that_is_gone_is_not_in_the_status(world: World) -> None:
     world.add("web1")
     world.announce("E1", "web1")
     player = Player(world)
@@ -288,7 +288,7 @@ def test_a_run_that_is_under_way_is_in_progress(world: World, state: str) -> Non
     assert (report["hosts"]["web1"]["result"] == "in progress") == (state == "under way")
 
 
-def test_who_was_only_to_be_drained_and_was_not_has_failed(world: World) -> None:
+def test_a_failed_drain_without_an_approval_is_a_failure(world: World) -> None:
     world.add("web1", "web2", policy=[{"action": "drain"}])
     world.hosts["web2"].machine.fail("do app")
     world.announce("E1", "web1", "web2", notice=30)
@@ -300,7 +300,9 @@ def test_who_was_only_to_be_drained_and_was_not_has_failed(world: World) -> None
 @pytest.mark.parametrize(
     ("policy", "outcome"), [([{"action": "notify"}], "notified"), ([{"action": "ignore"}], "ignored")]
 )
-def test_what_nothing_is_done_about_is_said_as_planned(world: World, policy: list[Json], outcome: str) -> None:
+def test_an_event_that_nothing_is_done_about_is_reported_as_planned(
+    world: World, policy: list[Json], outcome: str
+) -> None:
     world.add("web1", policy=policy)
     world.announce("E1", "web1")
     report = Player(world).play()
@@ -317,17 +319,17 @@ def test_a_host_that_azure_takes_away_is_gone_as_announced(world: World) -> None
     assert report["result"] != "failed"
 
 
-def test_groups_that_do_not_exist_mistakes_and_webhooks_that_nobody_can_be_told_by_are_said(world: World) -> None:
+def test_groups_that_do_not_exist_and_mistakes_are_in_the_recap(world: World) -> None:
     world.add("web1", min_available={"wbe": 1})
     world.hosts["web1"].mistakes = ["graceful_polcy is set, but there is no such variable."]
     world.announce("E1", "web1")
     player = Player(world)
     player.play()
     player.run["options"]["webhook_mistake"] = "graceful_webhooks must be a list."
-    told = "\n".join(player.report()["messages"])
-    assert "group 'wbe', which the inventory does not have" in told
-    assert "graceful_polcy is set" in told
-    assert "No webhooks are sent: graceful_webhooks must be a list." in told
+    messages = "\n".join(player.report()["messages"])
+    assert "group 'wbe', which the inventory does not have" in messages
+    assert "graceful_polcy is set" in messages
+    assert "No webhooks are sent: graceful_webhooks must be a list." in messages
 
 
 def test_check_mode_fails_if_something_is_written_wrong(world: World) -> None:
@@ -350,7 +352,9 @@ def test_check_mode_fails_if_a_host_cannot_be_asked(world: World, trouble: str) 
 
 
 @pytest.mark.parametrize(("notice", "lasts"), [(18, 1), (18, 100), (8, 1)], ids=["short", "seen", "not begun"])
-def test_who_was_not_ready_when_azure_acted_is_a_failure_of_the_run(world: World, notice: int, lasts: int) -> None:
+def test_a_host_that_was_not_ready_when_azure_acted_is_a_failure_of_the_run(
+    world: World, notice: int, lasts: int
+) -> None:
     (web1,) = world.add("web1")
     web1.steps = [step("lb", "remote"), step("lb2", "remote")]
     world.announce("E1", "web1", notice=notice, lasts=lasts)
@@ -376,7 +380,7 @@ def test_a_host_that_was_caught_and_is_healthy_is_not_called_drained(world: Worl
     assert "web1: NOT READY when Azure acted; it is healthy now." in player.play()["messages"]
 
 
-def test_what_azure_starts_when_all_are_ready_is_completed(world: World) -> None:
+def test_an_event_that_azure_starts_when_all_hosts_are_ready_is_completed(world: World) -> None:
     world.add("web1", confirm=True)
     world.announce("E1", "web1", notice=60)
     player = Player(world)
@@ -446,12 +450,12 @@ def test_a_run_that_could_not_ask_a_host_does_not_say_that_nothing_is_announced(
 
 
 @pytest.mark.parametrize(
-    ("result", "said"), [("held", "An event was held"), ("failed", "The maintenance has failed"), ("done", "")]
+    ("result", "begins"), [("held", "An event was held"), ("failed", "The maintenance has failed"), ("done", "")]
 )
-def test_the_last_error_says_what_happened_and_where_to_read_on(result: str, said: str) -> None:
-    told = {"result": result, "drill": False, "run": {"check_mode": False}}
+def test_the_last_error_says_what_happened_and_where_to_read_on(result: str, begins: str) -> None:
+    report = {"result": result, "drill": False, "run": {"check_mode": False}}
     more = "; the recap above and the report (/tmp/latest.html) say why."
-    assert failure_of(told, "/tmp/latest.html") == (said + more if said else "")
+    assert failure_of(report, "/tmp/latest.html") == (begins + more if begins else "")
 
 
 def test_how_long_an_event_took_counts_from_its_approval_also_by_an_earlier_run(world: World) -> None:

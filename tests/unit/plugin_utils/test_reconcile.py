@@ -184,7 +184,7 @@ def test_two_events_on_one_host_drain_it_once(world: World) -> None:
     assert world.hosts["web1"].machine.happened == ["do app", "undo app"]
 
 
-def test_a_host_that_is_only_told_about_is_never_touched(world: World) -> None:
+def test_a_host_whose_event_is_only_reported_is_never_touched(world: World) -> None:
     world.add("web1")
     world.announce("E1", "web1", type="SomethingNew")
     report = Player(world).play()
@@ -233,7 +233,7 @@ def test_a_preempt_whose_drain_failed_is_a_failure(world: World) -> None:
     assert "do app does not work" in holds(report)
 
 
-def test_a_preempt_of_a_host_that_nobody_wrote_down_how_to_drain_is_a_failure(world: World) -> None:
+def test_a_preempt_of_a_host_without_drain_steps_is_a_failure(world: World) -> None:
     """What it has is saved all the same."""
     (web1,) = world.add("web1", drain_not_set=True)
     web1.steps, web1.checkpoint = [], [step("data", "save")]
@@ -259,7 +259,7 @@ def test_a_deletion_that_waits_for_another_says_so(world: World) -> None:
 
 
 @pytest.mark.parametrize("kind", ["Reboot", "Redeploy"])
-def test_hardware_that_has_failed_is_told_although_nothing_can_be_done(world: World, kind: str) -> None:
+def test_a_failure_of_hardware_is_reported_although_nothing_can_be_done(world: World, kind: str) -> None:
     (web1,) = world.add("web1")
     world.announce("E1", "web1", type=kind, notice=0, lasts=600)
     # The host is up again, and the event stands for a while.
@@ -422,7 +422,7 @@ def test_a_host_outside_the_run_holds_the_event(world: World) -> None:
 @pytest.mark.parametrize(
     ("targeted", "word"), [(["web1"], "web2 is outside this run"), (None, "web2 cannot be reached")]
 )
-def test_a_host_whose_azure_name_an_earlier_run_learnt_is_called_by_its_name(
+def test_the_azure_name_of_a_host_is_known_from_an_earlier_run(
     world: World, targeted: list[str] | None, word: str
 ) -> None:
     world.add("web1", "web2")
@@ -436,7 +436,7 @@ def test_a_host_whose_azure_name_an_earlier_run_learnt_is_called_by_its_name(
     assert event.posts == []
 
 
-def test_a_name_that_another_host_has_now_is_not_that_of_the_host_that_once_told_it(world: World) -> None:
+def test_a_name_from_an_earlier_run_does_not_count_if_another_host_has_it_now(world: World) -> None:
     world.add("web1", "old")
     world.hosts["old"].away = lambda _now: True
     event = world.announce("E1", "web1")
@@ -482,12 +482,12 @@ def test_a_host_that_the_inventory_gives_another_name_has_it(world: World) -> No
     assert (len(event.posts), player.run["doubtful_names"]) == (1, [])
 
 
-def test_who_could_not_be_asked_for_its_name_is_said_beside_a_name_that_nobody_has(world: World) -> None:
+def test_a_hold_because_of_an_unknown_name_lists_the_hosts_that_could_not_be_asked(world: World) -> None:
     world.add("web1", "web2")
     world.hosts["web2"].away = lambda _now: True
     world.announce("E1", "web1", "web2")
-    said = holds(Player(world).play())
-    assert "no inventory host has the Azure name 'vm-web2'; web2 could not be asked for its Azure name" in said
+    reason = holds(Player(world).play())
+    assert "no inventory host has the Azure name 'vm-web2'; web2 could not be asked for its Azure name" in reason
 
 
 def test_a_host_that_does_not_see_the_event_holds_it(world: World) -> None:
@@ -620,7 +620,7 @@ def test_a_host_that_comes_back_after_the_timeout_is_put_back_by_a_run_that_stil
     assert report["result"] == "done"
 
 
-def test_nobody_who_could_not_ask_says_that_nothing_is_announced(world: World) -> None:
+def test_a_run_that_could_not_ask_a_host_fails(world: World) -> None:
     world.add("web1", "web2")
     world.hosts["web2"].away = lambda _now: True
     report = Player(world).play()
@@ -657,7 +657,7 @@ def test_an_event_that_the_service_refuses_to_start_is_held(world: World) -> Non
 
 def test_an_answer_that_got_lost_is_not_followed_by_another_request_of_anybody(world: World) -> None:
     world.add("web1", "web2")
-    world.hosts["web1"].mute = lambda _now: True
+    world.hosts["web1"].loses_answer = lambda _now: True
     event = world.announce("E1", "web1", "web2", delay=20)
     report = Player(world).play()
     assert len(event.posts) == 1
@@ -666,7 +666,7 @@ def test_an_answer_that_got_lost_is_not_followed_by_another_request_of_anybody(w
 
 def test_a_request_that_got_lost_is_sent_again_when_that_is_clear(world: World) -> None:
     world.add("web1", "web2")
-    world.hosts["web1"].mute = lambda _now: True
+    world.hosts["web1"].loses_answer = lambda _now: True
     event = world.announce("E1", "web1", "web2", delay=10_000)
     player = Player(world)
     player.play_until(lambda: len(event.posts) == 2)
@@ -684,13 +684,13 @@ def test_an_event_is_approved_once_though_azure_takes_long_to_start_it(world: Wo
 # Confirming
 
 
-@pytest.mark.parametrize(("said", "posts", "wanted"), [("yes", 1, "completed"), ("no", 0, "held"), ("", 0, "held")])
-def test_a_person_is_asked_once_and_only_a_yes_approves(world: World, said: str, posts: int, wanted: str) -> None:
+@pytest.mark.parametrize(("answer", "posts", "wanted"), [("yes", 1, "completed"), ("no", 0, "held"), ("", 0, "held")])
+def test_a_person_is_asked_once_and_only_a_yes_approves(world: World, answer: str, posts: int, wanted: str) -> None:
     world.add("web1", confirm=True)
     world.add("web2")
     event = world.announce("E1", "web1", "web2")
     player = Player(world)
-    player.answer = lambda _event_id: said
+    player.answer = lambda _event_id: answer
     report = player.play()
     assert player.asked == ["E1"]
     assert len(event.posts) == posts
@@ -764,10 +764,10 @@ def test_a_report_that_a_host_is_ready_does_not_count_if_its_record_says_otherwi
     world.announce("E1", "web1", "web2", notice=3600)
     player = Player(world)
     player.play_until(lambda: bool(player.run["approve"]))
-    told = {host: {**one, "pass": player.run["pass"] + 1} for host, one in player.results.items()}
-    given = PassInput(told, world.groups, {}, world.now)
+    results = {host: {**one, "pass": player.run["pass"] + 1} for host, one in player.results.items()}
+    given = PassInput(results, world.groups, {}, world.now)
     assert [one["event"]["event_id"] for one in advance(player.run, given)["approve"]] == ["E1"]
-    changed = copy.deepcopy(told)
+    changed = copy.deepcopy(results)
     if change is None:
         changed["web2"]["observation"]["record"] = None
     else:
@@ -784,11 +784,11 @@ def test_a_step_that_a_host_has_asked_for_long_ago_is_not_taken_before_it_is_ask
     world.announce("E1", "web1", notice=3600)
     player = Player(world)
     player.play_until(lambda: bool(player.run.get("controller_steps")))
-    told, before = player.results["web1"], player.run
-    late = {"web1": {**told, "pass": before["pass"] + 1}}
-    given = PassInput(late, world.groups, {}, told["at"] + 61)
+    result, before = player.results["web1"], player.run
+    late = {"web1": {**result, "pass": before["pass"] + 1}}
+    given = PassInput(late, world.groups, {}, result["at"] + 61)
     assert advance(before, given)["controller_steps"] == {}
-    assert advance(before, given._replace(now=told["at"] + 30))["controller_steps"]["web1"]["name"] == "lb"
+    assert advance(before, given._replace(now=result["at"] + 30))["controller_steps"]["web1"]["name"] == "lb"
 
 
 def test_a_step_of_the_controller_that_somebody_undid_while_the_person_was_asked_is_taken_again(world: World) -> None:
@@ -797,18 +797,18 @@ def test_a_step_of_the_controller_that_somebody_undid_while_the_person_was_asked
     event = world.announce("E1", "web1", notice=600)
     player = Player(world)
 
-    def said(_event_id: str) -> str:
+    def answer(_event_id: str) -> str:
         world.now += 5
         web1.machine.out.clear()
         return "yes"
 
-    player.answer = said
+    player.answer = answer
     assert player.play()["result"] == "done"
     assert len(event.posts) == 1
     assert web1.machine.happened[:4] == ["do lb", "do second", "do lb", "do second"]
 
 
-def test_nobody_is_asked_about_what_is_held_anyway(world: World) -> None:
+def test_no_person_is_asked_about_an_event_that_is_held_anyway(world: World) -> None:
     world.add("web1", "web2", confirm=True)
     world.hosts["web2"].machine.fail("do app")
     world.announce("E1", "web1", "web2")
@@ -853,15 +853,15 @@ def test_a_mistake_in_one_group_holds_its_events_and_lets_everything_else_go_on(
     # What nobody drains for by default, the policy that cannot be read may have been about.
     world.announce("E3", "db1", type="SomethingNew")
     player = Player(world, webhooks=True)
-    told: list[str] = []
-    report = player.play(each=lambda: told.extend(player.run.get("tell") or []))
-    told += player.run["tell"]
+    occasions: list[str] = []
+    report = player.play(each=lambda: occasions.extend(player.run["tell"]))
+    occasions += player.run["tell"]
     assert [outcome(report, event_id) for event_id in ("E1", "E2", "E3")] == ["completed", "held", "held"]
     assert report["result"] == "held"
     assert "db1: graceful_window: The window has no end" in holds(report, "E3")
     assert reboot.posts == []
     assert db1.machine.happened == []
-    assert told.count("held") == 1
+    assert occasions.count("held") == 1
 
 
 @pytest.mark.parametrize("announced", [True, False])
@@ -896,7 +896,7 @@ def test_a_name_that_was_wrong_in_the_beginning_holds_to_the_end(world: World) -
     assert event.posts == []
 
 
-def test_steps_that_nobody_wrote_down_hold_the_event(world: World) -> None:
+def test_an_event_of_a_host_without_drain_steps_is_held(world: World) -> None:
     (web1,) = world.add("web1", drain_not_set=True)
     web1.steps = []
     event = world.announce("E1", "web1")
@@ -905,7 +905,7 @@ def test_steps_that_nobody_wrote_down_hold_the_event(world: World) -> None:
     assert event.posts == []
 
 
-def test_a_group_that_does_not_exist_is_said_also_where_nothing_is_announced(world: World) -> None:
+def test_a_group_that_does_not_exist_is_reported_also_if_nothing_is_announced(world: World) -> None:
     world.add("web1", policy=[{"group": "wbe", "action": "notify"}], min_available={"wbe": 1})
     report = Player(world).play()
     assert report["result"] == "nothing"
@@ -934,7 +934,7 @@ def test_what_the_capacity_allows_one_by_one_is_done_one_after_the_other(world: 
     assert most == 1
 
 
-def test_what_has_to_wait_for_its_window_is_put_off_and_the_run_ends(world: World) -> None:
+def test_an_event_outside_its_window_is_deferred_and_the_run_ends(world: World) -> None:
     world.add("web1", window={"start": "20:00", "end": "22:00"})
     event = world.announce("E1", "web1", notice=3 * 3600)
     report = Player(world).play()
@@ -1038,7 +1038,7 @@ def claim(world: World, host: str, event_id: str, run_id: str, drain: bool = Tru
         one.machine.out.add("app")
 
 
-def test_what_a_live_run_has_is_left_to_it(world: World) -> None:
+def test_an_event_that_a_live_run_has_claimed_is_left_to_that_run(world: World) -> None:
     world.add("web1", "web2")
     event = world.announce("E1", "web1", "web2")
     claim(world, "web1", "E1", "run-9")
@@ -1079,7 +1079,7 @@ def test_of_two_runs_at_once_one_does_it_all_and_the_other_leaves_it(world: Worl
     assert world.drained() == []
 
 
-def test_what_a_dead_run_left_is_put_back_when_its_event_is_gone(world: World) -> None:
+def test_a_host_that_a_dead_run_has_drained_is_put_back_when_its_event_is_gone(world: World) -> None:
     world.add("web1", "web2")
     claim(world, "web1", "E0", "run-9")
     world.now += 1000
@@ -1125,26 +1125,26 @@ def test_a_drill_does_not_put_back_what_it_did_not_announce(world: World, force:
     assert world.drained() == ["web1"]
 
 
-def test_what_a_live_run_has_not_put_back_yet_is_told_and_left_alone(world: World) -> None:
+def test_a_host_that_a_live_run_has_drained_is_reported_and_left_alone(world: World) -> None:
     world.add("web1")
     claim(world, "web1", "E0", "run-9")
     report = Player(world).play()
-    told = report["messages"][0]
-    assert told.startswith(
+    line = report["messages"][0]
+    assert line.startswith(
         "web1: drained by the run 'name of run-9', which was last active 0 s ago. If that run is dead: "
     )
     assert world.drained() == ["web1"]
 
 
-def test_what_another_run_has_on_the_same_host_is_not_counted_as_closed_by_this_one(world: World) -> None:
+def test_an_event_of_another_run_on_the_same_host_does_not_count_as_put_back_by_this_one(world: World) -> None:
     world.add("web1")
     world.announce("E1", "web1")
     player = Player(world)
     player.play()
-    told, closed = player.results["web1"], player.results["web1"]["report"]["closed"]
+    result, closed = player.results["web1"], player.results["web1"]["report"]["closed"]
     # The host tells its whole record as it was.
     closed["events"]["e2"] = {**closed["events"]["e1"], "claim": {**closed["events"]["e1"]["claim"], "run_id": "run-9"}}
-    before = {**player.run, "pass": told["pass"] - 1}
+    before = {**player.run, "pass": result["pass"] - 1}
     before["hosts"]["web1"]["put_back"] = []
     after = advance(before, PassInput(player.results, world.groups, {}, world.now))
     assert after["hosts"]["web1"]["put_back"] == ["e1"]
@@ -1190,7 +1190,7 @@ def test_a_run_that_lost_its_claim_stops_and_says_who_has_it(world: World) -> No
     assert event.posts == []
 
 
-# Hosts that join
+# Hosts that are added
 
 
 def test_an_event_that_comes_to_name_one_more_host_is_approved_when_that_host_is_ready_too(world: World) -> None:
@@ -1207,7 +1207,7 @@ def test_an_event_that_comes_to_name_one_more_host_is_approved_when_that_host_is
     assert world.drained() == []
 
 
-def test_a_run_that_hosts_joined_too_often_leaves_the_event_to_another(world: World) -> None:
+def test_a_run_that_cannot_add_any_more_hosts_leaves_the_event_to_another(world: World) -> None:
     world.add("web1", "web2")
     event = world.announce("E1", "web1", notice=600)
     world.hosts["web1"].takes["app"] = 15
@@ -1227,15 +1227,15 @@ def test_a_run_that_hosts_joined_too_often_leaves_the_event_to_another(world: Wo
 # Webhooks
 
 
-def told_by(player: Player) -> list[str]:
+def occasions_of(player: Player) -> list[str]:
     """What a whole run hands to the webhooks, in order; whether an event is news to them is decided there."""
-    told: list[str] = []
-    report = player.play(each=lambda: told.extend(player.run.get("tell") or []))
-    return [*told, *player.run["tell"], *last_occasions(report)]
+    occasions: list[str] = []
+    report = player.play(each=lambda: occasions.extend(player.run["tell"]))
+    return [*occasions, *player.run["tell"], *last_occasions(report)]
 
 
 @pytest.mark.parametrize(
-    ("kind", "told"),
+    ("kind", "occasions"),
     [
         ("Reboot", ["noticed", "approved", "restored", "finished"]),
         ("Preempt", ["noticed", "restored", "finished"]),
@@ -1245,35 +1245,35 @@ def told_by(player: Player) -> list[str]:
         ("SomethingNew", ["noticed"]),
     ],
 )
-def test_who_is_told_what(world: World, kind: str, told: list[str]) -> None:
+def test_the_webhook_occasions_of_an_event(world: World, kind: str, occasions: list[str]) -> None:
     world.add("web1")
     event = world.announce("E1", "web1", type=kind)
     wire = event.wire
     event.wire = lambda now: {**wire(now), "DurationInSeconds": 5}  # type: ignore[method-assign]
-    assert told_by(Player(world, webhooks=True)) == told
+    assert occasions_of(Player(world, webhooks=True)) == occasions
 
 
-def test_a_deferred_event_is_told_as_deferred(world: World) -> None:
+def test_the_webhook_occasions_of_a_deferred_event(world: World) -> None:
     world.add("web1", window={"start": "20:00", "end": "22:00"})
     world.announce("E1", "web1", notice=3 * 3600)
-    assert told_by(Player(world, webhooks=True)) == ["noticed", "deferred"]
+    assert occasions_of(Player(world, webhooks=True)) == ["noticed", "deferred"]
 
 
-def test_a_held_event_is_told_as_held_and_its_end_too(world: World) -> None:
+def test_the_webhook_occasions_of_a_held_event(world: World) -> None:
     world.add("web1", "web2")
     world.hosts["web2"].machine.fail("do app")
     world.announce("E1", "web1", "web2")
-    assert told_by(Player(world, webhooks=True)) == ["noticed", "held", "restored", "finished"]
+    assert occasions_of(Player(world, webhooks=True)) == ["noticed", "held", "restored", "finished"]
 
 
-def test_a_run_that_finds_an_event_taken_tells_nothing(world: World) -> None:
+def test_an_event_of_another_run_has_no_webhook_occasions(world: World) -> None:
     world.add("web1")
     world.announce("E1", "web1")
     claim(world, "web1", "E1", "run-9")
-    assert told_by(Player(world, webhooks=True)) == []
+    assert occasions_of(Player(world, webhooks=True)) == []
 
 
-def test_a_run_that_waits_tells_of_an_event_that_needs_nothing_at_once(world: World) -> None:
+def test_a_run_that_waits_sends_the_webhooks_of_an_event_that_needs_nothing_at_once(world: World) -> None:
     world.add("web1")
     world.announce("E1", "web1", type="SomethingNew", after=20, notice=3600)
     player = Player(world, webhooks=True, wait=600)
@@ -1281,7 +1281,7 @@ def test_a_run_that_waits_tells_of_an_event_that_needs_nothing_at_once(world: Wo
     assert player.run["next"] == "tell.yml"
 
 
-def test_nobody_is_kept_waiting_by_webhooks_when_there_are_only_seconds_left(world: World) -> None:
+def test_webhooks_have_to_wait_when_there_are_only_seconds_left(world: World) -> None:
     world.add("web1")
     world.announce("E1", "web1", type="Preempt", notice=30)
     player = Player(world, webhooks=True)
@@ -1398,7 +1398,7 @@ def test_a_run_for_one_event_that_is_over_asks_its_hosts_only_and_ends(world: Wo
     assert (called(player), player.run["pass"]) == (["web1", "web2"], 1)
 
 
-def test_a_host_that_another_event_names_joins_a_run_for_one_event(world: World) -> None:
+def test_a_host_that_another_event_names_is_added_to_a_run_for_one_event(world: World) -> None:
     world.add("web1", "web2", "web3", "web4")
     world.announce("E1", "web1")
     world.announce("E2", "web1", "web3", after=3)
@@ -1425,8 +1425,8 @@ def test_names_that_are_out_of_date_make_a_run_for_one_event_ask_everyone(world:
     report = player.play()
     assert outcome(report) == "completed"
     assert called(player) == ["web1", "web2", "web3"]
-    said = "None of the hosts that were asked has the Azure name 'vm-web3': all hosts are asked."
-    assert [line for line in player.lines if said in line]
+    reason = "None of the hosts that were asked has the Azure name 'vm-web3': all hosts are asked."
+    assert [line for line in player.lines if reason in line]
 
 
 def test_more_names_in_the_document_than_in_the_message_make_it_ask_everyone(world: World) -> None:
