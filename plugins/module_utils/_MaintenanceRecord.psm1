@@ -297,8 +297,8 @@ function Read-GracefulFile {
 function New-Damaged {
     param($Keeper, [string]$Why)
     return New-GracefulError (
-        "$($Keeper.File) cannot be used as a record: $Why. It was left as it is. Repair it or move it away, or run with " +
-        'graceful_force_claim=true, which sets it aside in history/ and begins a new record.') 'damaged'
+        "$($Keeper.File) cannot be used as a record: $Why. It was left as it is. Repair it or move it away. While an event " +
+        'of this host is announced, a run with graceful_force_claim=true moves it to history/ and begins a new record.') 'damaged'
 }
 
 function Read-Record {

@@ -532,11 +532,14 @@ function Invoke-PutBack {
     $lost = @((Get-Entries $Steps) | Where-Object { $_['event']['event_type'] -ne 'freeze' -and $_['started'] }).Count -gt 0
     $marked = @(@($Steps.Record['timeline']) | Where-Object { $_['what'] -ceq 'restoring' }).Count
     if (-not $marked) { Add-Mark $Steps 'restoring' }
-    try { Invoke-UndoAll $Steps $lost (@($Steps.Record['steps']).Count -gt 0) }
+    $check = @($Steps.Record['steps']).Count -gt 0
+    try { Invoke-UndoAll $Steps $lost $check }
     catch { return , (Get-ResultOf $_ @('next_step', 'failed_step')) }
     Clear-Leftovers $Steps
     $closed = Close-GracefulEvent $Steps.Keeper $Steps.Mine $Steps.Mine 'restored' $Steps.Order['lapsed']
-    return , (New-GracefulMap @{ state = 'put_back'; message = 'everything is undone and the host is healthy'; closed = $closed })
+    $message = 'everything is undone'
+    if ($check -and @($Steps.Order['health']).Count) { $message += ', and the health checks have passed' }
+    return , (New-GracefulMap @{ state = 'put_back'; message = $message; closed = $closed })
 }
 
 function Invoke-UndoAll {

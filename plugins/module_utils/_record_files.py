@@ -37,8 +37,9 @@ class Damaged(EventsError):
 
     def __init__(self, file: str, why: str) -> None:
         super().__init__(
-            f"{file} cannot be used as a record: {why}. It was left as it is. Repair it or move it away, or run with "
-            "graceful_force_claim=true, which sets it aside in history/ and begins a new record."
+            f"{file} cannot be used as a record: {why}. It was left as it is. Repair it or move it away. While an "
+            "event of this host is announced, a run with graceful_force_claim=true moves it to history/ and begins a "
+            "new record."
         )
 
 

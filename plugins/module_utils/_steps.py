@@ -256,13 +256,15 @@ class Steps:
         lost = any(entry["event"]["event_type"].lower() != "freeze" and entry["started"] for entry in self._entries)
         if not any(mark["what"] == "restoring" for mark in self._record["timeline"]):
             self._keeper.mark(self._claimed, "restoring")
+        check = bool(self._record["steps"])
         try:
-            self._undo_all(lost, check=bool(self._record["steps"]))
+            self._undo_all(lost, check)
         except (Next, Failed) as exc:
             return exc.result
         self._clean_up()
         closed = self._keeper.close(self._claimed, self._claimed, "restored", self._order.lapsed)
-        return {"state": "put_back", "message": "everything is undone and the host is healthy", "closed": closed}
+        health = ", and the health checks have passed" if check and self._order.health else ""
+        return {"state": "put_back", "message": f"everything is undone{health}", "closed": closed}
 
     def _undo_all(self, lost: bool, check: bool) -> None:
         """Bring back what was lost, undo last first, check the health, and let traffic return last."""

@@ -120,7 +120,9 @@ def note_hosts(this: Pass) -> None:
 
 def _note_report(state: Json, result: Json) -> None:
     report = result["report"]
-    state.update(last_state=report["state"], last_message=report["message"])
+    if report["state"] != "released" or not state["put_back_failures"]:
+        # Otherwise the reason why it could not be put back is kept.
+        state.update(last_state=report["state"], last_message=report["message"])
     _add_marks(state, report["closed"])
     if report["state"] == "put_back" and report["closed"]:
         # The record may also have events of another run.

@@ -68,7 +68,15 @@ def _order(this: Pass, host: str) -> Json | None:
     if lost:
         return _new_order("release", [claimed[event_id]["event"] for event_id in lost])
     wanted = [event["entry"] for event_id, event in this.announced.items() if _has_to_be_ready(this, host, event_id)]
-    return _ready_order(this, host, wanted) if wanted else _put_back_order(this, host, claimed)
+    if wanted:
+        return _ready_order(this, host, wanted)
+    return _put_back_order(this, host, claimed) or _final_release(this, host, claimed)
+
+
+def _final_release(this: Pass, host: str, claimed: t.Mapping[str, Json]) -> Json | None:
+    """This run does no more for the host: the next run need not wait until the claims have expired."""
+    live = [entry["event"] for entry in claimed.values() if _is_live(this, host, entry) and not entry["lapsed"]]
+    return _new_order("release", live) if live and this.hosts[host]["reachable"] else None
 
 
 def _is_live(this: Pass, host: str, entry: Json) -> bool:

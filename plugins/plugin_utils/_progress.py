@@ -24,6 +24,7 @@ from ansible_collections.graceful.azure.plugins.module_utils._text import (
 )
 from ansible_collections.graceful.azure.plugins.plugin_utils._next_tasks import APPROVE, CONFIRM, FINISH, NOTHING
 from ansible_collections.graceful.azure.plugins.plugin_utils._observed import new_event
+from ansible_collections.graceful.azure.plugins.plugin_utils._orders import MAX_PUT_BACK_FAILURES
 from ansible_collections.graceful.azure.plugins.plugin_utils._outcomes import (
     concerns,
     events_of,
@@ -39,7 +40,6 @@ HOST_STATES = {
     "failed": "FAILED",
     "waiting": "ready",
     "put_back": "back in service",
-    "released": "released",
     "held_by_other_run": "left to another run",
     "gone": "its event is gone",
 }
@@ -52,7 +52,7 @@ NEXT = {
 NEXT_BY_ORDER = {
     "ready": "drain the hosts, save what may be lost, and verify it",
     "put_back": "wait until the event is over, and put the hosts back",
-    "release": "leave the event to another run",
+    "release": "release the claims, for another run",
 }
 
 
@@ -105,7 +105,7 @@ def messages(before: Json, run: Json, now: float) -> list[str]:
     for host, known in run["hosts"].items():
         state = _host_state(run, host)
         if state and state != known["printed"]:
-            lines.append(f"{clean(host, 80)}: {state}{_next_try(known['report'])}")
+            lines.append(f"{clean(host, 80)}: {state}{_next_try(known)}")
             known["printed"] = state
     return [f"{at} {line}" for line in lines]
 
@@ -195,6 +195,8 @@ def _host_state(run: Json, host: str) -> str:
         return f"cannot be asked: {state['error']}" if state["error"] and state["reachable"] else ""
     if report["order"] == "ready" and report["state"] != "ready" and _is_stale(run, host, report["state"]):
         return ""
+    if report["state"] == "released":
+        return "this run does nothing more for it; another run can take over"
     if report["state"] == "put_back" and (caught := was_caught(run, host)):
         return caught
     step = "is put back" if report["order"] == "put_back" else "drains"
@@ -209,8 +211,10 @@ def _is_stale(run: Json, host: str, state: str) -> bool:
     return not events or (state != "failed" and all(has_mark(run, event, host, "ready") for event in events))
 
 
-def _next_try(report: Json | None) -> str:
+def _next_try(state: Json) -> str:
     """Not part of what is compared: it counts down."""
-    if not report or report["state"] != "failed" or not report["next_try"]:
+    report = state["report"]
+    is_last = state["put_back_failures"] >= MAX_PUT_BACK_FAILURES
+    if not report or report["state"] != "failed" or not report["next_try"] or is_last:
         return ""
     return f" It is tried again in {duration(report['next_try'])}."

@@ -152,7 +152,8 @@ def steps_of(result: Json) -> dict[str, str] | None:
 
 
 READY = "[0-9]+ steps? done, [0-9]+ saved, all verified"
-DONE = "everything is undone and the host is healthy"
+DONE = "everything is undone"
+DONE_AND_HEALTHY = "everything is undone, and the health checks have passed"
 NOT_FRESH = "This host has not verified in the last moments that it is ready.*"
 BEGIN: Json = {"wait": LONG}
 ONE: Json = {"steps": [step("one")], "wait": LONG}
@@ -435,7 +436,12 @@ CASES: t.Sequence[Case] = (
                 first=[("write", "well")],
                 steps={"one": "undone", "front": "doing"},
             ),
-            Turn("put_back", "put_back", DONE, {**answer("front", "undo", kind="haproxy"), "health": [well("test")]}),
+            Turn(
+                "put_back",
+                "put_back",
+                DONE_AND_HEALTHY,
+                {**answer("front", "undo", kind="haproxy"), "health": [well("test")]},
+            ),
         ),
     ),
     Case(
@@ -525,7 +531,13 @@ CASES: t.Sequence[Case] = (
                 steps={"one": "done", "dump": "done"},
                 changed=True,
             ),
-            Turn("put_back", "put_back", DONE, {**BEGIN, "health": [well("test", "dump", 20)]}, first=[("forget",)]),
+            Turn(
+                "put_back",
+                "put_back",
+                DONE_AND_HEALTHY,
+                {**BEGIN, "health": [well("test", "dump", 20)]},
+                first=[("forget",)],
+            ),
         ),
     ),
     Case(

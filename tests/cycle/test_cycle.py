@@ -573,8 +573,11 @@ def test_a_damaged_checkpoint_is_said_and_the_host_stays_out_of_service(fleet: F
     # Long enough for the host to see it Started: then disks may have been lost.
     fleet.announce("web1", EventType="Redeploy", started_for=8)
 
+    saved: dict[Path, bytes] = {}
+
     def damage() -> None:
         for archive in (fleet.home("web1") / "checkpoints").iterdir():
+            saved[archive] = archive.read_bytes()
             archive.write_bytes(b"damaged")
         (fleet.home("web1") / "ephemeral" / "cache").unlink()
 
@@ -584,6 +587,14 @@ def test_a_damaged_checkpoint_is_said_and_the_host_stays_out_of_service(fleet: F
     assert "is damaged" in run.messages
     assert fleet.is_drained("web1")
     assert run.report["hosts"]["web1"]["result"] == "failed"
+    assert "this run does nothing more for it; another run can take over" in run.output
+    # Corrected: the next run puts the host back, without force and without waiting for the claim to expire.
+    for archive, content in saved.items():
+        archive.write_bytes(content)
+    run = fleet.run()
+    assert run.status == 0, run.output[-4000:]
+    assert (fleet.home("web1") / "ephemeral" / "cache").read_text() == "precious data of web1"
+    assert not fleet.is_drained("web1")
 
 
 @pytest.mark.parametrize(("kind", "status", "result"), [("Reboot", 2, "unreachable"), ("Terminate", 0, "gone")])

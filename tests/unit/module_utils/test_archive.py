@@ -861,7 +861,7 @@ FORGERIES: dict[str, tuple[t.Callable[[str], list[tuple[tarfile.TarInfo, bytes]]
         "leads out of the saved paths",
     ),
     "a header for all": (
-        lambda root: [member("x", tarfile.XGLTYPE, content=b"13 path=etc/x\n"), member(f"{root}/x")],
+        lambda root: [member("x", tarfile.XGLTYPE, content=b"14 path=etc/x\n"), member(f"{root}/x")],
         "which is not among the paths",
     ),
 }

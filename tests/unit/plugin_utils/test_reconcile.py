@@ -1309,6 +1309,11 @@ def test_a_host_that_cannot_be_put_back_is_tried_three_times(world: World) -> No
     record = web1.record
     assert record is not None
     assert record["steps"][0]["status"] != "undone"
+    assert "never" in report["hosts"]["web1"]["reason"]
+    # The reason is corrected. The next run need not wait until the claim has expired.
+    del web1.machine.before["undo app"]
+    Player(world).play()
+    assert world.drained() == []
 
 
 def test_a_host_that_cannot_be_put_back_at_first_is_put_back_in_the_end(world: World) -> None:
@@ -1328,6 +1333,9 @@ def test_an_event_that_never_ends_is_left_drained_for_the_next_run(world: World)
     assert report["result"] == "failed"
     assert world.now - begin < 60 + 60 + 60
     assert world.drained() == ["web1"]
+    record = world.hosts["web1"].record
+    assert record is not None
+    assert record["events"]["e1"]["claim"]["silent_until"] <= world.now, "the next run need not wait"
 
 
 def test_an_event_without_a_time_is_not_waited_for_for_ever(world: World) -> None:
