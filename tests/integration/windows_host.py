@@ -27,8 +27,7 @@ DONE = """<rsp:CommandState State="http://schemas.microsoft.com/wbem/wsman/1/win
 <rsp:ExitCode>0</rsp:ExitCode></rsp:CommandState>"""
 
 
-# Runs a script of PowerShell, as it is encoded in a command line, with its input, and says what it put out. None cuts the
-# connection in the middle of it.
+# Runs a script, as it is encoded in a command line, with its input, and returns its output. None cuts the connection.
 Runner = t.Callable[[str, bytes], "str | None"]
 
 

@@ -133,7 +133,9 @@ def test_a_drill_of_a_mixed_fleet_with_steps_that_the_controller_takes(
     for name, options in work.items():
         task = {"name": name, "ansible.builtin.file": options, "delegate_to": "localhost"}
         files[name].write_text(json.dumps([task]))
-    files["probe"].write_text(json.dumps([{"name": "probe", "ansible.builtin.assert": {"that": f"'{flag}' is exists"}}]))
+    files["probe"].write_text(
+        json.dumps([{"name": "probe", "ansible.builtin.assert": {"that": f"'{flag}' is exists"}}])
+    )
     try:
         fleet.variables["web1"].update(_linux_host(fleet, "web1"))
         fleet.variables["web2"].update(_windows_host(fleet, "web2"))

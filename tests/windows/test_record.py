@@ -18,12 +18,27 @@ Json = dict[str, t.Any]
 ENTRY: Json = {
     "event": {"event_id": "E-1", "event_type": "Reboot"},
     "claim": {"run_id": "one", "run_name": "the run", "since": 1.5, "renewed": 2, "silent_until": 3},
-    **{"noticed": 1, "lapsed": 2.5, "ready": 3, "started": 4, "gone": 5, "gone_reads": 2, "gave_up": "it failed"},
+    "noticed": 1,
+    "lapsed": 2.5,
+    "ready": 3,
+    "started": 4,
+    "gone": 5,
+    "gone_reads": 2,
+    "gave_up": "it failed",
     "approval": {"at": 1, "status": "approved", "run_id": "one", "message": ""},
 }
 STEP: Json = {
-    **{"phase": "drain", "name": "app", "kind": "command", "status": "done", "at": 1, "message": "", "attempts": 0},
-    **{"timeout": 30, "options": {"a": [1]}, "before": {}, "data": {}},
+    "phase": "drain",
+    "name": "app",
+    "kind": "command",
+    "status": "done",
+    "at": 1,
+    "message": "",
+    "attempts": 0,
+    "timeout": 30,
+    "options": {"a": [1]},
+    "before": {},
+    "data": {},
 }
 RECORD: Json = {
     "version": 2,

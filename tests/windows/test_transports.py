@@ -48,7 +48,11 @@ def host(request: pytest.FixtureRequest, tmp_path: Path) -> t.Iterator[Json]:
         yield {"ansible_connection": "ssh", "ansible_ssh_executable": str(program), "ansible_user": "me"}
         return
     running = WindowsHost(0, run)
-    where = {"ansible_host": "127.0.0.1", "ansible_port": running.server_address[1], "ansible_connection": request.param}
+    where = {
+        "ansible_host": "127.0.0.1",
+        "ansible_port": running.server_address[1],
+        "ansible_connection": request.param,
+    }
     yield {**USER, **where, **TRANSPORTS[request.param]}
     running.stop()
 
@@ -69,7 +73,7 @@ def test_an_event_is_read_and_a_host_is_drained(host: Json, tmp_path: Path) -> N
     common = {"endpoint": emulator.endpoints["reached"], "record_dir": f"{here}records", "run_id": "a run"}
     event = {"event_id": "REACHED-1", "event_type": "Reboot", "resources": ["reached"]}
     order = {**common, "events": [event], "timeout": 300, "seconds": 300}
-    tasks = [
+    tasks: list[Json] = [
         {"graceful.azure.scheduled_events_info": {"endpoint": common["endpoint"]}},
         {"graceful.azure.host_maintenance": {**order, "order": "ready", "steps": [step]}},
     ]

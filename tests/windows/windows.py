@@ -101,7 +101,7 @@ def shared(path: Path) -> t.Iterator[str]:
 
 @contextlib.contextmanager
 def locked_down(directory: Path) -> t.Iterator[str]:
-    """Another host, with the same files, on which PowerShell begins in constrained language mode, as a policy has it."""
+    """Another host, with the same files, on which PowerShell begins in constrained language mode, as with a policy."""
     directory.mkdir()
     for file in PREFIX.glob("*.reg"):
         shutil.copy(file, directory)
