@@ -25,50 +25,57 @@ $script:Trusted = @(
     $script:System, $script:Administrators, 'S-1-3-0', 'S-1-3-4',
     'S-1-5-80-956008885-3418522649-1831038044-1853292631-2271478464'
 )
-$script:StepStatuses = @('doing', 'done', 'failed', 'undone')
+$script:Parts = [ordered]@{
+    events = @{
+        '*' = @{
+            event = @{ event_id = 'text'; event_type = 'text' }
+            claim = @{ run_id = 'text'; run_name = 'text'; since = 'time'; renewed = 'time'; silent_until = 'time' }
+            'approval?' = @{ at = 'time'; status = 'text'; run_id = 'text'; message = 'text' }
+            noticed = 'time'; 'lapsed?' = 'time'; 'ready?' = 'time'; 'started?' = 'time'; 'gone?' = 'time'; gone_reads = 'count'; 'gave_up?' = 'text'
+        }
+    }
+    steps = @(
+        @{
+            phase = 'text'; name = 'text'; kind = 'text'; status = 'status'; at = 'time'; message = 'text'; attempts = 'count'; 'timeout?' = 'time'
+            options = @{}; before = @{}; data = @{}
+        }
+    )
+    timeline = @(@{ at = 'time'; what = 'text'; detail = 'text'; event_id = 'text' })
+    created = 'time'
+    boot_id = 'text'
+}
 $script:LogIsReady = $null
 
 # ---- what a record looks like
 
-function Test-Time {
-    param($Value)
-    $number = $Value -is [double] -or $Value -is [long] -or $Value -is [int]
-    return $number -and $Value -ge 0 -and $Value -lt 1e11
-}
-
 function Test-Shape {
-    # Whether a mapping has these fields, of the types text, time, count, map and others; with ? also null.
-    param($Value, [System.Collections.IDictionary]$Fields)
-    if ($Value -isnot [System.Collections.IDictionary]) { return $false }
-    foreach ($name in $Fields.PSBase.Keys) {
-        if (-not $Value.Contains($name)) { return $false }
-        $kind = $Fields[$name]
-        $field = $Value[$name]
-        if ($kind.EndsWith('?')) {
-            if ($null -eq $field) { continue }
-            $kind = $kind.TrimEnd('?')
-        }
-        $ok = $false
-        switch ($kind) {
-            'text' { $ok = $field -is [string] }
-            'time' { $ok = Test-Time $field }
-            'count' { $ok = ($field -is [long] -or $field -is [int]) -and $field -ge 0 }
-            'map' { $ok = $field -is [System.Collections.IDictionary] }
-            'status' { $ok = $field -is [string] -and $script:StepStatuses -ccontains $field }
-            'event' { $ok = Test-Shape $field @{ event_id = 'text'; event_type = 'text' } }
-            'claim' { $ok = Test-Shape $field @{ run_id = 'text'; run_name = 'text'; since = 'time'; renewed = 'time'; silent_until = 'time' } }
-            'approval' { $ok = Test-Shape $field @{ at = 'time'; status = 'text'; run_id = 'text'; message = 'text' } }
-        }
-        if (-not $ok) { return $false }
+    # Shapes are text, time, count, status, a list of one shape, or fields with their shapes: * is any name, with ? it may be null.
+    param($Value, $Shape)
+    if ($Shape -is [array]) {
+        if ($Value -isnot [array]) { return $false }
+        foreach ($one in $Value) { if (-not (Test-Shape $one $Shape[0])) { return $false } }
+        return $true
     }
-    return $true
-}
-
-function Test-Every {
-    param($Value, [System.Collections.IDictionary]$Fields)
-    if ($Value -is [string] -or $Value -is [System.Collections.IDictionary] -or $Value -isnot [System.Collections.IEnumerable]) { return $false }
-    foreach ($one in $Value) { if (-not (Test-Shape $one $Fields)) { return $false } }
-    return $true
+    if ($Shape -is [System.Collections.IDictionary]) {
+        if ($Value -isnot [System.Collections.IDictionary]) { return $false }
+        foreach ($key in $Shape.Keys) {
+            $names = @($key.TrimEnd('?'))
+            if ($key -eq '*') { $names = @($Value.PSBase.Keys) }
+            foreach ($name in $names) {
+                if (-not $Value.Contains($name)) { return $false }
+                $mayBeNull = $key.EndsWith('?') -and $null -eq $Value[$name]
+                if (-not $mayBeNull -and -not (Test-Shape $Value[$name] $Shape[$key])) { return $false }
+            }
+        }
+        return $true
+    }
+    $whole = $Value -is [long] -or $Value -is [int]
+    switch ($Shape) {
+        'text' { return $Value -is [string] }
+        'time' { return ($whole -or $Value -is [double]) -and $Value -ge 0 -and $Value -lt 1e11 }
+        'count' { return $whole -and $Value -ge 0 }
+        'status' { return @('doing', 'done', 'failed', 'undone') -ccontains $Value }
+    }
 }
 
 function Get-Flaw {
@@ -78,23 +85,7 @@ function Get-Flaw {
     if ($Record -is [System.Collections.IDictionary]) { $version = $Record['version'] }
     if ($version -isnot [long] -and $version -isnot [int]) { return 'it is JSON, but not a record of this collection' }
     if ($version -ne $script:Version) { return "it is of version $version, and this collection knows version $script:Version only" }
-    $entry = @{
-        event = 'event'; claim = 'claim'; noticed = 'time'; lapsed = 'time?'; ready = 'time?'; started = 'time?'; gone = 'time?'
-        gone_reads = 'count'; gave_up = 'text?'; approval = 'approval?'
-    }
-    $step = @{
-        phase = 'text'; name = 'text'; kind = 'text'; status = 'status'; at = 'time'; message = 'text'; attempts = 'count'
-        timeout = 'time?'; options = 'map'; before = 'map'; data = 'map'
-    }
-    $wrong = @()
-    $events = $Record['events']
-    $fine = $events -is [System.Collections.IDictionary]
-    if ($fine) { foreach ($one in $events.PSBase.Values) { $fine = $fine -and (Test-Shape $one $entry) } }
-    if (-not $fine) { $wrong += 'events' }
-    if (-not (Test-Every $Record['steps'] $step)) { $wrong += 'steps' }
-    if (-not (Test-Every $Record['timeline'] @{ at = 'time'; what = 'text'; detail = 'text'; event_id = 'text' })) { $wrong += 'timeline' }
-    if (-not (Test-Time $Record['created'])) { $wrong += 'created' }
-    if ($Record['boot_id'] -isnot [string]) { $wrong += 'boot_id' }
+    $wrong = @($script:Parts.Keys | Where-Object { -not (Test-Shape $Record @{ $_ = $script:Parts[$_] }) })
     if ($wrong.Count -eq 0) { return '' }
     return "$($wrong -join ', ') missing or of the wrong form"
 }

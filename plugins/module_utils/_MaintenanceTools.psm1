@@ -10,14 +10,17 @@ Set-StrictMode -Version 2.0
 $script:Largest = 20000
 # How deep JSON may be nested.
 $script:Deepest = 100
-# Categories of surrogate pairs that are not shown.
-$script:Unreadable = @('Format', 'OtherNotAssigned', 'PrivateUse')
+# Control characters, marks that change the direction of text, lone surrogates, and what is not assigned.
+$script:Unreadable = '[\p{Cc}\p{Cf}\p{Cn}\p{Co}\p{Zl}\p{Zp}]|[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]'
 $script:Scheme = '\b[A-Za-z][A-Za-z0-9+.-]*://'
+# Marks, strings without their quotes, numbers, words, and the end.
 $script:Token = New-Object System.Text.RegularExpressions.Regex (
-    '\G[ \t\r\n]*(?:([{}\[\]:,])|("(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*")|' +
-    '(-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)|(true|false|null))'
+    '\G[ \t\r\n]*(?:([{}\[\]:,])|"((?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*)"|' +
+    '(-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)|(true|false|null)|(\z))'
 )
-$script:Escapes = @{ '"' = '\"'; '\' = '\\'; "`b" = '\b'; "`t" = '\t'; "`n" = '\n'; "`f" = '\f'; "`r" = '\r' }
+$script:Escapes = @{
+    [char]'"' = '\"'; [char]'\' = '\\'; [char]8 = '\b'; [char]9 = '\t'; [char]10 = '\n'; [char]12 = '\f'; [char]13 = '\r'
+}
 $script:Epoch = New-Object System.DateTime (1970, 1, 1, 0, 0, 0, [System.DateTimeKind]::Utc)
 $script:Numbers = [System.TypeCode[]]@('SByte', 'Byte', 'Int16', 'UInt16', 'Int32', 'UInt32', 'Int64', 'UInt64', 'Decimal')
 $script:Invariant = [System.Globalization.CultureInfo]::InvariantCulture
@@ -120,14 +123,14 @@ function ConvertTo-PlainText {
 }
 
 function Hide-Unreadable {
-    # A surrogate pair is one character.
     param([string]$Text)
-    return [regex]::Replace($Text, '[\ud800-\udbff][\udc00-\udfff]|[\p{C}\p{Zl}\p{Zp}]', {
-            param($found)
-            $category = [string][System.Globalization.CharUnicodeInfo]::GetUnicodeCategory($found.Value, 0)
-            if ($found.Length -eq 1 -or $script:Unreadable -contains $category) { return '?' }
-            return $found.Value
-        })
+    $text = [regex]::Replace($Text, $script:Unreadable, '?')
+    # The regular expression does not know the categories of surrogate pairs.
+    foreach ($pair in [regex]::Matches($text, '[\ud800-\udbff][\udc00-\udfff]')) {
+        $category = [string][System.Globalization.CharUnicodeInfo]::GetUnicodeCategory($pair.Value, 0)
+        if (@('Format', 'OtherNotAssigned', 'PrivateUse') -contains $category) { $text = $text.Replace($pair.Value, '?') }
+    }
+    return $text
 }
 
 function Hide-Secret {
@@ -250,63 +253,67 @@ function ConvertTo-GracefulData {
 function ConvertFrom-GracefulJson {
     # JSON as ordered dictionaries, arrays, strings, [long] and [double], booleans and null. Raises FormatException.
     param([string]$Text)
-    $reader = @{ Text = $Text; Next = 0; Token = $null }
-    Read-JsonToken $reader
+    $reader = @{ Token = $script:Token.Match($Text); At = 0 }
     $value = Read-JsonValue $reader 0
-    if ($Text.Substring($reader.Next).Trim(" `t`r`n".ToCharArray())) { Stop-Json $reader 'something follows' }
+    if (-not $reader.Token.Groups[5].Success) { Stop-Json $reader }
     return , $value
 }
 
 function Stop-Json {
-    param($Reader, [string]$Why)
-    throw (New-Object System.FormatException ("$Why at character $($Reader.Next)"))
+    param($Reader)
+    throw (New-Object System.FormatException ("something is missing or wrong after character $($Reader.At)"))
 }
 
-function Read-JsonToken {
-    param($Reader)
-    $Reader.Token = $script:Token.Match($Reader.Text, $Reader.Next)
-    if (-not $Reader.Token.Success) { Stop-Json $Reader 'nothing that JSON knows' }
-    $Reader.Next = $Reader.Token.Index + $Reader.Token.Length
+function Skip-JsonMark {
+    # Whether the current token is this mark; it is skipped then.
+    param($Reader, [string]$Mark)
+    $token = $Reader.Token
+    if ($token.Groups[1].Value -ne $Mark) { return $false }
+    $Reader.At = $token.Index + $token.Length
+    $Reader.Token = $token.NextMatch()
+    return $true
 }
 
 function Read-JsonValue {
     # The value that begins with the current token.
     param($Reader, [int]$Depth)
     if ($Depth -gt $script:Deepest) { throw (New-Object System.FormatException ('it is nested too deeply')) }
-    $mark, $text, $number, $word = 1..4 | ForEach-Object { $Reader.Token.Groups[$_].Value }
-    if ($text) { return ConvertFrom-JsonText $text }
-    if ($number) { return ConvertFrom-JsonNumber $number }
-    if ($word) { return @{ true = $true; false = $false; null = $null }[$word] }
-    if ($mark -ne '{' -and $mark -ne '[') { Stop-Json $Reader "'$mark' is not expected" }
-    $isMap = $mark -eq '{'
-    $end = @(']', '}')[[int]$isMap]
-    $map = New-GracefulMap
-    $list = New-Object System.Collections.ArrayList
-    Read-JsonToken $Reader
-    while ($Reader.Token.Groups[1].Value -ne $end) {
-        if ($map.PSBase.Count + $list.Count) {
-            if ($Reader.Token.Groups[1].Value -ne ',') { Stop-Json $Reader "a comma or '$end' is missing" }
-            Read-JsonToken $Reader
-        }
-        if ($isMap) {
-            if (-not $Reader.Token.Groups[2].Success) { Stop-Json $Reader 'a name is missing' }
-            $name = ConvertFrom-JsonText $Reader.Token.Groups[2].Value
-            Read-JsonToken $Reader
-            if ($Reader.Token.Groups[1].Value -ne ':') { Stop-Json $Reader "':' is missing" }
-            Read-JsonToken $Reader
-            $map[$name] = Read-JsonValue $Reader ($Depth + 1)
-        }
-        else { $null = $list.Add((Read-JsonValue $Reader ($Depth + 1))) }
-        Read-JsonToken $Reader
+    $token = $Reader.Token
+    $Reader.At = $token.Index + $token.Length
+    $Reader.Token = $token.NextMatch()
+    if ($token.Groups[2].Success) {
+        $text = $token.Groups[2].Value
+        # The escapes of JSON mean the same in a regular expression.
+        if ($text.Contains('\')) { $text = [regex]::Unescape($text) }
+        return $text
     }
-    if ($isMap) { return , $map }
-    return , $list.ToArray()
-}
-
-function ConvertFrom-JsonText {
-    param([string]$Quoted)
-    # The escapes of JSON mean the same in a regular expression.
-    return [regex]::Unescape($Quoted.Substring(1, $Quoted.Length - 2))
+    if ($token.Groups[3].Success) { return ConvertFrom-JsonNumber $token.Groups[3].Value }
+    switch ($token.Groups[4].Value) {
+        'true' { return $true }
+        'false' { return $false }
+        'null' { return $null }
+    }
+    switch ($token.Groups[1].Value) {
+        '[' {
+            $list = New-Object System.Collections.ArrayList
+            while (-not (Skip-JsonMark $Reader ']')) {
+                if ($list.Count -and -not (Skip-JsonMark $Reader ',')) { Stop-Json $Reader }
+                $null = $list.Add((Read-JsonValue $Reader ($Depth + 1)))
+            }
+            return , $list.ToArray()
+        }
+        '{' {
+            $map = New-GracefulMap
+            while (-not (Skip-JsonMark $Reader '}')) {
+                if ($map.PSBase.Count -and -not (Skip-JsonMark $Reader ',')) { Stop-Json $Reader }
+                $name = Read-JsonValue $Reader ($Depth + 1)
+                if ($name -isnot [string] -or -not (Skip-JsonMark $Reader ':')) { Stop-Json $Reader }
+                $map[$name] = Read-JsonValue $Reader ($Depth + 1)
+            }
+            return , $map
+        }
+    }
+    Stop-Json $Reader
 }
 
 function ConvertFrom-JsonNumber {
@@ -372,13 +379,14 @@ function Add-Json {
 
 function Add-JsonText {
     param([System.Text.StringBuilder]$Out, [string]$Text)
-    $escaped = [regex]::Replace($Text, '[^\x20-\x7e]|["\\]', {
-            param($found)
-            $short = $script:Escapes[$found.Value]
-            if ($short) { return $short }
-            return '\u{0:x4}' -f [int][char]$found.Value
-        })
-    $null = $Out.Append('"').Append($escaped).Append('"')
+    if ($Text -cmatch '[^\x20-\x7e]|["\\]') {
+        $Text = -join @(foreach ($char in $Text.ToCharArray()) {
+                if ($script:Escapes.ContainsKey($char)) { $script:Escapes[$char] }
+                elseif ([int]$char -lt 32 -or [int]$char -gt 126) { '\u{0:x4}' -f [int]$char }
+                else { $char }
+            })
+    }
+    $null = $Out.Append('"').Append($Text).Append('"')
 }
 
 # ---- the clock

@@ -6,6 +6,7 @@
 
 #Requires -Version 5.1
 #AnsibleRequires -CSharpUtil Ansible.Basic
+#AnsibleRequires -PowerShell ansible_collections.graceful.azure.plugins.module_utils._EventsClient
 #AnsibleRequires -PowerShell ansible_collections.graceful.azure.plugins.module_utils._ScheduledEvents
 #AnsibleRequires -PowerShell ansible_collections.graceful.azure.plugins.module_utils._EventsWait
 
