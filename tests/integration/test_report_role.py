@@ -497,7 +497,7 @@ def test_a_report_that_cannot_be_written_does_not_fail_the_run(play: Play, hooks
     # Warnings are wrapped, in the middle of a path, too.
     said = re.sub(r"\s", "", run.output)
     assert f"Thereportcannotbewrittento{occupied}:Notadirectory" in said
-    assert "Whatwastoldcannotbenotedinthereportdirectory(Notadirectory):itistoldagain." in said
+    assert "Thereportdirectorycannotbewritten(Notadirectory),sothenextrunsendsthisagain." in said
     assert len(hooks.requests) == 1
     assert run.stats["graceful_report"] == ""
 
