@@ -636,7 +636,8 @@ function Get-GracefulNoted {
         $events[$id] = @($entry['claim']['run_id'], $status)
     }
     $steps = @()
-    foreach ($step in @($Record['steps'])) { $steps += , @($step['phase'], $step['name'], $step['status']) }
+    # That a step is taken or undone is a change when it is known to be: not that it was begun.
+    foreach ($step in @($Record['steps'])) { $steps += , @($step['phase'], $step['name'], ($step['status'] -creplace '^doing$', 'done')) }
     # What was done again within one call is noted as before but for its mark.
     $marks = @(@($Record['timeline']) | Where-Object { @('draining', 'checkpointed') -ccontains $_['what'] } | ForEach-Object { $_['at'] })
     return ConvertTo-GracefulJson @{ events = $events; steps = $steps; marks = $marks } -Sorted
