@@ -606,7 +606,8 @@ function Get-ComparedState {
         $events[$id] = @($entry['claim']['run_id'], $status)
     }
     $steps = @()
-    foreach ($step in @($Record['steps'])) { $steps += , @($step['phase'], $step['name'], $step['status']) }
+    # From being begun to being done is one change, whichever call sees the end of it.
+    foreach ($step in @($Record['steps'])) { $steps += , @($step['phase'], $step['name'], ($step['status'] -creplace '^doing$', 'done')) }
     # What was done again within one call differs in its mark only.
     $marks = @(@($Record['timeline']) | Where-Object { @('draining', 'checkpointed') -ccontains $_['what'] } | ForEach-Object { $_['at'] })
     return ConvertTo-GracefulJson @{ events = $events; steps = $steps; marks = $marks } -Sorted

@@ -12,7 +12,6 @@ after it is taken, and each note fails if this run has lost its claim.
 
 from __future__ import annotations
 
-import contextlib
 import typing as t
 
 from ._document import SCHEDULED, STARTED, same_id
@@ -172,9 +171,13 @@ class Engine(Look):
             return None
         if not self._worker.is_running() and "result" not in state:
             return None
-        with contextlib.suppress(LostClaim):
+        try:
             # The work itself may not note anything for long.
             self.keeper.renew(self.order.event_ids)
+        except LostClaim as exc:
+            # Without a holder it was the work that closed the record, at its end.
+            if exc.holder or state.get("result", {}).get("state") == "next":
+                raise
         return self._result(owner)
 
     # ---- approving

@@ -224,7 +224,7 @@ class Keeper:
         with self.change([event_id]) as (record, own):
             own[event_id].update(fields)
             if mark:
-                self._mark(record, mark, "", own[event_id]["event"]["event_id"])
+                self._mark(record, mark, "", event_id)
 
     def close(
         self, event_ids: t.Collection[str], closed: t.Collection[str], mark: str, lapsed: t.Collection[str] = ()

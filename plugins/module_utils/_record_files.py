@@ -23,7 +23,7 @@ from ._text import clean, quoted
 
 VERSION = 2
 FILE = "record.json"
-PHASES = DRAIN, CHECKPOINT = "drain", "checkpoint"
+DRAIN, CHECKPOINT = "drain", "checkpoint"
 STATUSES = DOING, DONE, FAILED, UNDONE = "doing", "done", "failed", "undone"
 LOCK_WAIT = 10.0
 KEPT_IN_HISTORY = 100
@@ -67,7 +67,7 @@ _ENTRY = {
     "approval": (None, _APPROVAL),
 }
 _STEP = {
-    "phase": PHASES,
+    "phase": str,
     "name": str,
     "kind": str,
     "status": STATUSES,
@@ -104,7 +104,7 @@ def _fits(value: t.Any, shape: t.Any) -> bool:
 def _flaw(record: t.Any) -> str | None:
     """What keeps this JSON from being a record, in words."""
     version = record.get("version") if isinstance(record, dict) else None
-    if not _is_count(version):
+    if not isinstance(version, int) or isinstance(version, bool):
         return "it is JSON, but not a record of this collection"
     if version != VERSION:
         return f"it is of version {version}, and this collection knows version {VERSION} only"

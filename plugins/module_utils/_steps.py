@@ -281,6 +281,7 @@ class Steps:
 
     def _clean_up(self) -> None:
         # Not before all of it is noted as undone: a call that is interrupted needs it again.
+        self._keeper.renew(self._claimed)
         for step in self._record["steps"]:
             # What cannot be cleaned up, or not in time, does not keep the host out of service.
             with contextlib.suppress(EventsError, Failed):
@@ -290,7 +291,7 @@ class Steps:
     def _kind_of(self, step: Json) -> type[Kind]:
         try:
             return LOADERS[step["phase"]](step["kind"])
-        except EventsError:
+        except (EventsError, KeyError):
             message = f"the record has a step of kind {quoted(step['kind'])}, which this version does not know"
             raise Failed(_failure(step, message, False, 1)) from None
 
@@ -410,7 +411,7 @@ def _failure(step: Json, message: str, late: bool, attempts: int) -> Json:
     how = f"{'was not done in time' if late else 'failed'}: {clean(message)}"
     return {
         "state": "failed",
-        "message": f"{TITLES[step['phase']]} {quoted(step['name'])} ({step['kind']}) {how}",
+        "message": f"{TITLES.get(step['phase'], 'Step')} {quoted(step['name'])} ({step['kind']}) {how}",
         "step": step["name"],
         "attempts": attempts,
         "next_try": _pause(attempts),

@@ -417,6 +417,21 @@ def test_the_result_of_work_that_ended_between_two_calls_is_told_by_the_next_one
     assert world.record() is None
 
 
+def test_a_step_is_not_handed_to_the_controller_if_the_claim_was_lost_since(world: World, gate: Gate) -> None:
+    event = world.azure.announce()
+    world.steps = [step("lb", "remote"), step("app")]
+    asked = world.call("ready", event, wait=5)["next"]
+    call_until(world, "ready", "ready", event, wait=5, controller_step={**asked, "ok": True})
+    world.machine.before["undo app"] = gate
+    world.azure.end()
+    for _call in range(3):
+        assert world.call("put_back", event, wait=2)["state"] in ("waiting", "working")
+    gate.let_go()
+    assert Worker(str(world.directory), Clock()).wait(10)
+    world.take_over(event)
+    assert world.call("put_back", event, wait=2)["state"] == "held_by_other_run"
+
+
 def test_a_result_that_was_told_is_not_told_again(world: World) -> None:
     event = world.azure.announce()
     world.call("ready", event, wait=5)
