@@ -18,6 +18,7 @@ from ._patience import Late, Patience
 from ._text import clean, quoted
 
 CHUNK = 1 << 20
+BLOCK = tarfile.BLOCKSIZE
 
 
 class Damaged(EventsError):
@@ -47,11 +48,11 @@ class _Member(tarfile.TarInfo):
     """Of a file with holes and more than 8 GiB of data, tarfile takes the wrong one of two sizes."""
 
     @classmethod
-    def fromtarfile(cls, tar: tarfile.TarFile) -> _Member:
-        member = super().fromtarfile(tar)
+    def fromtarfile(cls, tarfile: tarfile.TarFile) -> _Member:
+        member = super().fromtarfile(tarfile)
         if member.sparse is not None and "size" in member.pax_headers:
             stored = sum(length for _offset, length in t.cast("list[tuple[int, int]]", member.sparse))
-            tar.offset = member.offset_data + stored + -stored % tarfile.BLOCKSIZE
+            tarfile.offset = member.offset_data + stored + -stored % BLOCK
             member.size = int(member.pax_headers["GNU.sparse.realsize"])
         return member
 

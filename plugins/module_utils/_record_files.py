@@ -51,6 +51,19 @@ def _is_count(value: t.Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
+def _fits(value: t.Any, shape: t.Any) -> bool:
+    """A shape is a value, a type, a check, a tuple of choices, or a mapping or list of shapes."""
+    if isinstance(shape, dict):
+        return isinstance(value, dict) and all(key in value and _fits(value[key], part) for key, part in shape.items())
+    if isinstance(shape, list):
+        return isinstance(value, list) and all(_fits(entry, shape[0]) for entry in value)
+    if isinstance(shape, tuple):
+        return any(_fits(value, choice) for choice in shape)
+    if isinstance(shape, type):
+        return isinstance(value, shape)
+    return bool(shape(value)) if callable(shape) else bool(value == shape)
+
+
 _EVENT = {"event_id": str, "event_type": str}
 _CLAIM = {"run_id": str, "run_name": str, "since": is_time, "renewed": is_time, "silent_until": is_time}
 _APPROVAL = {"at": is_time, "status": str, "run_id": str, "message": str}
@@ -86,19 +99,6 @@ _RECORD = {
     "created": is_time,
     "boot_id": str,
 }
-
-
-def _fits(value: t.Any, shape: t.Any) -> bool:
-    """A shape is a value, a type, a check, a tuple of choices, or a mapping or list of shapes."""
-    if isinstance(shape, dict):
-        return isinstance(value, dict) and all(key in value and _fits(value[key], part) for key, part in shape.items())
-    if isinstance(shape, list):
-        return isinstance(value, list) and all(_fits(entry, shape[0]) for entry in value)
-    if isinstance(shape, tuple):
-        return any(_fits(value, choice) for choice in shape)
-    if isinstance(shape, type):
-        return isinstance(value, shape)
-    return bool(shape(value)) if callable(shape) else bool(value == shape)
 
 
 def _flaw(record: t.Any) -> str | None:

@@ -129,7 +129,10 @@ def _note_report(state: Json, result: Json) -> None:
         closed = set(map(same_id, result["events"])).intersection(report["closed"]["events"])
         state["put_back"] = sorted(closed.union(state["put_back"]))
     if report["state"] in ("ready", "put_back"):
-        state.update(put_back_failures=0, not_ready="")
+        state["put_back_failures"] = 0
+        if report["state"] == "ready":
+            # After the host was put back, the report still needs the reason.
+            state["not_ready"] = ""
     elif result["order"] == "put_back" and report["state"] == "failed" and report["tried"]:
         state["put_back_failures"] += 1
     elif result["order"] == "ready" and (

@@ -19,7 +19,7 @@ from ansible_collections.graceful.azure.plugins.module_utils._policy import acti
 from ansible_collections.graceful.azure.plugins.module_utils._text import quoted_list
 from ansible_collections.graceful.azure.plugins.plugin_utils._approvals import event_for_host
 from ansible_collections.graceful.azure.plugins.plugin_utils._observed import LONGEST_WAIT, UNKNOWN_NOTICE
-from ansible_collections.graceful.azure.plugins.plugin_utils._pass import BUSY, Pass
+from ansible_collections.graceful.azure.plugins.plugin_utils._pass import BUSY, Pass, drained_steps
 
 Json = dict[str, t.Any]
 
@@ -75,8 +75,10 @@ def _order(this: Pass, host: str) -> Json | None:
 
 def _final_release(this: Pass, host: str, claimed: t.Mapping[str, Json]) -> Json | None:
     """This run does no more for the host: the next run need not wait until the claims have expired."""
+    state = this.hosts[host]
     live = [entry["event"] for entry in claimed.values() if _is_live(this, host, entry) and not entry["lapsed"]]
-    return _new_order("release", live) if live and this.hosts[host]["reachable"] else None
+    # A record without steps to undo would be closed with its claims: what is left are health checks that do not pass.
+    return _new_order("release", live) if live and state["reachable"] and drained_steps(state["record"]) else None
 
 
 def _is_live(this: Pass, host: str, entry: Json) -> bool:
