@@ -308,9 +308,10 @@ class _Restorer:
                 elif path in self._links:
                     with self._staged(path) as stage:
                         _link(self._links[path], stage)
-        for path, member in reversed(list(self._missing.items())):
-            with self._putting_back(path):
-                finish_directory(path, member)
+        for path in reversed(self.restored):
+            if path in self._missing:
+                with self._putting_back(path):
+                    finish_directory(path, self._missing[path])
         if self.restored:
             # Before anybody removes the archive.
             os.sync()

@@ -80,9 +80,9 @@ class Reader:
                     # Or it would keep them all.
                     self._tar.members.clear()
                     yield self._path(member), member
-                # It takes what it does not understand for the end, behind which there are only zeros.
-                rest = [chunk.strip(b"\0") for chunk in iter(lambda: unpacked.read(CHUNK), b"")]
-                if not rest or any(rest):
+                # It takes what it does not understand for the end, which is two blocks of zeros, and more zeros.
+                has_end = unpacked.read(tarfile.BLOCKSIZE) == bytes(tarfile.BLOCKSIZE)
+                if not has_end or any(chunk.strip(b"\0") for chunk in iter(lambda: unpacked.read(CHUNK), b"")):
                     raise Damaged("something in it is no entry, or its end is missing")
         except (Damaged, Late):
             raise

@@ -791,6 +791,25 @@ def test_a_file_that_somebody_made_meanwhile_stays(
     assert secret.read_text() == "newer"
 
 
+def test_a_directory_that_somebody_made_meanwhile_stays_as_it_is(
+    scratch: Path, archive: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saved = save(archive, scratch)
+    deep, make = scratch / "deep", os.mkdir
+    before = deep.stat().st_mtime_ns
+    shutil.rmtree(deep)
+
+    def somebody_makes_it(path: t.Any, *arguments: t.Any, **more: t.Any) -> None:
+        make(path, *arguments, **more)
+        if path == NEW:
+            make(deep, 0o700)
+
+    monkeypatch.setattr(os, "mkdir", somebody_makes_it)
+    assert restore(archive, saved.checksum, scratch).paths == [str(deep / "secret")]
+    assert deep.stat().st_mode & 0o777 == 0o700
+    assert deep.stat().st_mtime_ns != before
+
+
 @only_root
 @pytest.mark.parametrize(("owner", "mode"), [(1234, 0o700), (0, 0o777)])
 def test_the_directory_of_somebody_else_is_not_used_to_make_files_in(
