@@ -9,15 +9,16 @@ import typing as t
 import uuid
 
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
-from ansible_collections.graceful.azure.plugins.module_utils._checks import WrongSetting
-from ansible_collections.graceful.azure.plugins.module_utils._kind import WINDOWS
-from ansible_collections.graceful.azure.plugins.module_utils._text import clean, iso
 from ansible_collections.graceful.azure.plugins.modules import drill_plan
-from ansible_collections.graceful.azure.plugins.plugin_utils import _play as play
-from ansible_collections.graceful.azure.plugins.plugin_utils._drill import begun, objections, planned
-from ansible_collections.graceful.azure.plugins.plugin_utils._options import documented
-from ansible_collections.graceful.azure.plugins.plugin_utils._platform import written_platform
-from ansible_collections.graceful.azure.plugins.plugin_utils._settings import read_settings
+
+from ..module_utils._checks import WrongSetting
+from ..module_utils._kind import WINDOWS
+from ..module_utils._text import clean, iso
+from ..plugin_utils import _play as play
+from ..plugin_utils._drill import begun, objections, planned
+from ..plugin_utils._options import documented
+from ..plugin_utils._platform import written_platform
+from ..plugin_utils._settings import read_settings
 
 Json = dict[str, t.Any]
 PREFIX = "graceful_drill_"

@@ -10,13 +10,14 @@ import time
 import typing as t
 
 from ansible.playbook.conditional import Conditional
-from ansible_collections.graceful.azure.plugins.module_utils._steps import archive_name
-from ansible_collections.graceful.azure.plugins.module_utils._text import clean, clean_all, duration, quoted
-from ansible_collections.graceful.azure.plugins.plugin_utils import _controller_steps as controller
-from ansible_collections.graceful.azure.plugins.plugin_utils import _task_files as task_files
-from ansible_collections.graceful.azure.plugins.plugin_utils._archive_copy import copied
-from ansible_collections.graceful.azure.plugins.plugin_utils._door import admitted
-from ansible_collections.graceful.azure.plugins.plugin_utils._host_settings import (
+
+from ..module_utils._steps import archive_name
+from ..module_utils._text import clean, clean_all, duration, quoted
+from ..plugin_utils import _controller_steps as controller
+from ..plugin_utils import _task_files as task_files
+from ..plugin_utils._archive_copy import copied
+from ..plugin_utils._door import admitted
+from ..plugin_utils._host_settings import (
     PLACEHOLDER,
     api_version,
     directories,
@@ -26,21 +27,13 @@ from ansible_collections.graceful.azure.plugins.plugin_utils._host_settings impo
     why_not_asked,
     with_variable_names,
 )
-from ansible_collections.graceful.azure.plugins.plugin_utils._platform import platform_of
-from ansible_collections.graceful.azure.plugins.plugin_utils._play import run_so_far
-from ansible_collections.graceful.azure.plugins.plugin_utils._readiness import record_problem
-from ansible_collections.graceful.azure.plugins.plugin_utils._report_dir import CHECKPOINTS, absolute
-from ansible_collections.graceful.azure.plugins.plugin_utils._role_report import UNFINISHED, role_report
-from ansible_collections.graceful.azure.plugins.plugin_utils._settings import (
-    SETTINGS_ON,
-    Items,
-    Settings,
-    WrongSetting,
-    misspelt_for_role,
-    registered,
-    seconds,
-)
-from ansible_collections.graceful.azure.plugins.plugin_utils._slices import SlicedAction, SlicedModule, say
+from ..plugin_utils._platform import platform_of
+from ..plugin_utils._play import run_so_far
+from ..plugin_utils._readiness import record_problem
+from ..plugin_utils._report_dir import CHECKPOINTS, absolute
+from ..plugin_utils._role_report import UNFINISHED, role_report
+from ..plugin_utils._settings import SETTINGS_ON, Items, Settings, WrongSetting, misspelt_for_role, registered, seconds
+from ..plugin_utils._slices import SlicedAction, SlicedModule, say
 
 MODULE = "graceful.azure.host_maintenance"
 SLICE = 10.0

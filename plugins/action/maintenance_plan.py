@@ -15,20 +15,21 @@ from ansible import constants as C
 from ansible import context
 from ansible.errors import AnsibleActionFail
 from ansible.utils.vars import load_extra_vars
-from ansible_collections.graceful.azure.plugins.module_utils._checks import WrongSetting
-from ansible_collections.graceful.azure.plugins.module_utils._text import clean, iso
-from ansible_collections.graceful.azure.plugins.plugin_utils import _next_tasks as next_tasks
-from ansible_collections.graceful.azure.plugins.plugin_utils import _play as play
-from ansible_collections.graceful.azure.plugins.plugin_utils import _progress as progress
-from ansible_collections.graceful.azure.plugins.plugin_utils import _recap as recap
-from ansible_collections.graceful.azure.plugins.plugin_utils import _reconcile as reconcile
-from ansible_collections.graceful.azure.plugins.plugin_utils import _report_dir as report_dir
-from ansible_collections.graceful.azure.plugins.plugin_utils import _settings as schema
-from ansible_collections.graceful.azure.plugins.plugin_utils._door import admitted
-from ansible_collections.graceful.azure.plugins.plugin_utils._drill import under_way
-from ansible_collections.graceful.azure.plugins.plugin_utils._event_hosts import asked_hosts
-from ansible_collections.graceful.azure.plugins.plugin_utils._pass import PassInput
-from ansible_collections.graceful.azure.plugins.plugin_utils._slices import say
+
+from ..module_utils._checks import WrongSetting
+from ..module_utils._text import clean, iso
+from ..plugin_utils import _next_tasks as next_tasks
+from ..plugin_utils import _play as play
+from ..plugin_utils import _progress as progress
+from ..plugin_utils import _recap as recap
+from ..plugin_utils import _reconcile as reconcile
+from ..plugin_utils import _report_dir as report_dir
+from ..plugin_utils import _settings as schema
+from ..plugin_utils._door import admitted
+from ..plugin_utils._drill import under_way
+from ..plugin_utils._event_hosts import asked_hosts
+from ..plugin_utils._pass import PassInput
+from ..plugin_utils._slices import say
 
 Json = dict[str, t.Any]
 # A host that an earlier play has lost, or that a condition leaves out, may have announcements all the same.

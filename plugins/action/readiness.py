@@ -6,23 +6,18 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.graceful.azure.plugins.module_utils._text import clean
 from ansible_collections.graceful.azure.plugins.modules import readiness
-from ansible_collections.graceful.azure.plugins.plugin_utils import _play as play
-from ansible_collections.graceful.azure.plugins.plugin_utils import _readiness as fleet
-from ansible_collections.graceful.azure.plugins.plugin_utils import _report_dir as report_dir
-from ansible_collections.graceful.azure.plugins.plugin_utils._door import admitted
-from ansible_collections.graceful.azure.plugins.plugin_utils._host_settings import (
-    PLACEHOLDER,
-    file_mistakes,
-    host_settings,
-    why_not_asked,
-    with_variable_names,
-)
-from ansible_collections.graceful.azure.plugins.plugin_utils._options import documented
-from ansible_collections.graceful.azure.plugins.plugin_utils._platform import platform_of
-from ansible_collections.graceful.azure.plugins.plugin_utils._settings import PREFIX, misspelt_for_role, read_settings
-from ansible_collections.graceful.azure.plugins.plugin_utils._slices import SlicedAction, SlicedModule, say
+
+from ..module_utils._text import clean
+from ..plugin_utils import _play as play
+from ..plugin_utils import _readiness as fleet
+from ..plugin_utils import _report_dir as report_dir
+from ..plugin_utils._door import admitted
+from ..plugin_utils._host_settings import PLACEHOLDER, file_mistakes, host_settings, why_not_asked, with_variable_names
+from ..plugin_utils._options import documented
+from ..plugin_utils._platform import platform_of
+from ..plugin_utils._settings import PREFIX, misspelt_for_role, read_settings
+from ..plugin_utils._slices import SlicedAction, SlicedModule, say
 
 Json = dict[str, t.Any]
 MODULE = "graceful.azure.host_maintenance"

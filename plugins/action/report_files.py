@@ -7,15 +7,16 @@ from __future__ import annotations
 import typing as t
 from datetime import datetime, timezone
 
-from ansible_collections.graceful.azure.plugins.module_utils._text import clean
 from ansible_collections.graceful.azure.plugins.modules import report_files
-from ansible_collections.graceful.azure.plugins.plugin_utils import _report_dir as report_dir
-from ansible_collections.graceful.azure.plugins.plugin_utils._drill import drill_margin
-from ansible_collections.graceful.azure.plugins.plugin_utils._options import documented
-from ansible_collections.graceful.azure.plugins.plugin_utils._play import Plugin
-from ansible_collections.graceful.azure.plugins.plugin_utils._report import safe, summary
-from ansible_collections.graceful.azure.plugins.plugin_utils._settings import ARTIFACTS, PREFIX
-from ansible_collections.graceful.azure.plugins.plugin_utils._slices import say
+
+from ..module_utils._text import clean
+from ..plugin_utils import _report_dir as report_dir
+from ..plugin_utils._drill import drill_margin
+from ..plugin_utils._options import documented
+from ..plugin_utils._play import Plugin
+from ..plugin_utils._report import safe, summary
+from ..plugin_utils._settings import ARTIFACTS, PREFIX
+from ..plugin_utils._slices import say
 
 Json = dict[str, t.Any]
 

@@ -10,14 +10,15 @@ import time
 import typing as t
 from datetime import datetime, timezone
 
-from ansible_collections.graceful.azure.plugins.module_utils._checks import WrongSetting
 from ansible_collections.graceful.azure.plugins.modules import report_webhooks
-from ansible_collections.graceful.azure.plugins.plugin_utils import _report_dir as report_dir
-from ansible_collections.graceful.azure.plugins.plugin_utils import _webhooks as webhooks
-from ansible_collections.graceful.azure.plugins.plugin_utils._options import documented
-from ansible_collections.graceful.azure.plugins.plugin_utils._play import Plugin
-from ansible_collections.graceful.azure.plugins.plugin_utils._report import safe
-from ansible_collections.graceful.azure.plugins.plugin_utils._webhook_messages import bodies
+
+from ..module_utils._checks import WrongSetting
+from ..plugin_utils import _report_dir as report_dir
+from ..plugin_utils import _webhooks as webhooks
+from ..plugin_utils._options import documented
+from ..plugin_utils._play import Plugin
+from ..plugin_utils._report import safe
+from ..plugin_utils._webhook_messages import bodies
 
 Json = dict[str, t.Any]
 

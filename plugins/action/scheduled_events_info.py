@@ -5,7 +5,8 @@
 from __future__ import annotations
 
 from ansible.plugins.action.normal import ActionModule as NormalAction
-from ansible_collections.graceful.azure.plugins.plugin_utils._platform import HostAction
+
+from ..plugin_utils._platform import HostAction
 
 
 class ActionModule(HostAction, NormalAction):

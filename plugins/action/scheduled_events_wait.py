@@ -8,9 +8,9 @@ import math
 import time
 import typing as t
 
-from ansible_collections.graceful.azure.plugins.module_utils._text import clean, duration, listed
-from ansible_collections.graceful.azure.plugins.module_utils._waiter import times_of
-from ansible_collections.graceful.azure.plugins.plugin_utils._slices import SlicedAction, SlicedModule, say
+from ..module_utils._text import clean, duration, listed
+from ..module_utils._waiter import times_of
+from ..plugin_utils._slices import SlicedAction, SlicedModule, say
 
 MODULE = "graceful.azure.scheduled_events_wait"
 SLICE = 30.0

@@ -12,21 +12,18 @@ import typing as t
 
 from ansible import constants as C
 from ansible.errors import AnsibleActionFail
-from ansible_collections.graceful.azure.plugins.module_utils._files import write
-from ansible_collections.graceful.azure.plugins.module_utils._kind import WINDOWS
-from ansible_collections.graceful.azure.plugins.module_utils._text import clean
 from ansible_collections.graceful.azure.plugins.modules import watcher_files
-from ansible_collections.graceful.azure.plugins.plugin_utils import _watcher_settings as watcher
-from ansible_collections.graceful.azure.plugins.plugin_utils._host_settings import host_settings
-from ansible_collections.graceful.azure.plugins.plugin_utils._options import documented
-from ansible_collections.graceful.azure.plugins.plugin_utils._platform import platform_of
-from ansible_collections.graceful.azure.plugins.plugin_utils._play import Plugin
-from ansible_collections.graceful.azure.plugins.plugin_utils._settings import (
-    Settings,
-    WrongSetting,
-    misspelt_for_role,
-)
-from ansible_collections.graceful.azure.plugins.plugin_utils._watcher_program import pack
+
+from ..module_utils._files import write
+from ..module_utils._kind import WINDOWS
+from ..module_utils._text import clean
+from ..plugin_utils import _watcher_settings as watcher
+from ..plugin_utils._host_settings import host_settings
+from ..plugin_utils._options import documented
+from ..plugin_utils._platform import platform_of
+from ..plugin_utils._play import Plugin
+from ..plugin_utils._settings import Settings, WrongSetting, misspelt_for_role
+from ..plugin_utils._watcher_program import pack
 
 Json = dict[str, t.Any]
 # Characters that have a meaning in the quoted paths of a systemd unit.

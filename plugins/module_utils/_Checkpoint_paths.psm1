@@ -2,7 +2,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-# This file is private to the collection: it may change without notice.
 # Files and directories in an archive; what the maintenance loses is put back from it. Windows PowerShell 5.1 syntax.
 #
 # The archive is a zip file: each file under its path, and manifest.json with times, attributes and rights. Links are not followed.

@@ -2,7 +2,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-# This file is private to the collection: it may change without notice.
 # Carries out one order on a Windows host: look, ready, approve, put_back or release. As _engine.py and _times.py.
 # A call may be cut off at any point and made again: the record says what was done. Each step is noted before and after it is
 # taken, and each note fails if this run has lost its claim.

@@ -2,7 +2,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-# This file is private to the collection: it may change without notice.
 # Takes drain steps and checkpoints, and undoes them, as _steps.py, _patience.py and _health_checks.py. Each is
 # noted before and after, under the claim.
 

@@ -2,7 +2,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-# This file is private to the collection: it may change without notice.
 # Errors, text, JSON and the clock, as _errors.py, _text.py and _clock.py. Windows PowerShell 5.1 syntax.
 
 Set-StrictMode -Version 2.0

@@ -2,7 +2,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-# This file is private to the collection: it may change without notice.
 # Runs long work in a process of its own, so that a lost connection does not end it, and later calls get its result. As _worker.py
 # and _run.py. The process gets its code, its order and the secrets in it through a pipe; they are not written to disk.
 

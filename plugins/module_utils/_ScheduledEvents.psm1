@@ -2,7 +2,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-# This file is private to the collection: it may change without notice.
 # Shared by the modules for events: their options, and the events with the fields for this VM (_argspec.py and _viewpoint.py).
 # Windows PowerShell 5.1 syntax.
 

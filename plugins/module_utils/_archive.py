@@ -2,8 +2,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-# This file is private to the collection: it may change without notice.
-
 """Archives of paths that may be lost, and putting back what was lost and only that.
 
 GNU tar writes them. They are read file by file, with tarfile, so that a restore that was cut off goes on where it was.

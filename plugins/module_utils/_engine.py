@@ -2,8 +2,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-# This file is private to the collection: it may change without notice.
-
 """Carries one order out on the host: look, ready, approve, put_back or release. No Ansible, so the watcher can use it.
 
 A call may be interrupted at any point and made again: the record says what was done. Each step is noted before and

@@ -2,8 +2,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-# This file is private to the collection: it may change without notice.
-
 """The order look: reads the events and the host's record, which every other order does, too. No Ansible.
 
 It is a file of its own because most calls need no more, and Python compiles what a call loads.

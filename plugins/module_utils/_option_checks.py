@@ -2,8 +2,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-# This file is private to the collection: it may change without notice.
-
 """Checks of options that an argument spec cannot make. Each returns what is wrong, or an empty text.
 
 Values are never quoted, since they may be secret. None means that the option is not set.

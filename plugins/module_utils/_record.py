@@ -2,8 +2,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-# This file is private to the collection: it may change without notice.
-
 """What a host remembers: which run has claimed which event, and which steps were taken that have to be undone.
 
 The steps belong to the host and not to an event: two events may need the same host drained, and it is put back when the

@@ -2,7 +2,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-# This file is private to the collection: it may change without notice.
 # It needs the standard library only, so that it can also be loaded by its path.
 
 """Text for the operator. Text from outside is cleaned here, and nowhere else."""

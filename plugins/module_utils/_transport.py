@@ -2,8 +2,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-# This file is private to the collection: it may change without notice.
-
 """Sends one HTTP request at a time over one kept-alive connection, with the standard library only.
 
 The engine, the watcher and the event source use it. Loading requests would add a third of the time of ping to each call

@@ -2,8 +2,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-# This file is private to the collection: it may change without notice.
-
 """Which events may be approved now. Nothing is, unless every affected host has reported ready for that very event.
 
 The invariant is decided in this file and nowhere else. An event is approved only if nothing holds it:
@@ -15,11 +13,11 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.graceful.azure.plugins.module_utils._document import EVENT_FIELDS, STARTED, same_id
-from ansible_collections.graceful.azure.plugins.module_utils._policy import action_of
-from ansible_collections.graceful.azure.plugins.module_utils._text import clean, listed
-from ansible_collections.graceful.azure.plugins.module_utils._times import UNCONFIRMED_FOR
-from ansible_collections.graceful.azure.plugins.plugin_utils._pass import BUSY, Pass, is_actionable, record_events
+from ..module_utils._document import EVENT_FIELDS, STARTED, same_id
+from ..module_utils._policy import action_of
+from ..module_utils._text import clean, listed
+from ..module_utils._times import UNCONFIRMED_FOR
+from ._pass import BUSY, Pass, is_actionable, record_events
 
 Json = dict[str, t.Any]
 # What each host reported about each event, by name and EventId: whether it is ready, and a reason.

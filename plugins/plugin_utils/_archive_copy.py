@@ -2,8 +2,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-# This file is private to the collection: it may change without notice.
-
 """Copies archives between a Windows host and the controller with the methods of the connection plugin."""
 
 from __future__ import annotations
@@ -13,7 +11,8 @@ import typing as t
 
 from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
-from ansible_collections.graceful.azure.plugins.module_utils._text import clean
+
+from ..module_utils._text import clean
 
 Json = dict[str, t.Any]
 FAILED = {"failed": True, "changed": False}

@@ -2,8 +2,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-# This file is private to the collection: it may change without notice.
-
 """Imports the collection's own code where it cannot be imported by its name.
 
 Event-Driven Ansible runs an event source by its path, in a process that knows nothing of Ansible's collections.

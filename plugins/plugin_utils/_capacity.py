@@ -2,8 +2,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-# This file is private to the collection: it may change without notice.
-
 """How many hosts of a group must stay available, and which may leave service without breaking that. Pure."""
 
 from __future__ import annotations
@@ -12,8 +10,8 @@ import collections
 import re
 import typing as t
 
-from ansible_collections.graceful.azure.plugins.module_utils import _checks as check
-from ansible_collections.graceful.azure.plugins.module_utils._text import count, quoted
+from ..module_utils import _checks as check
+from ..module_utils._text import count, quoted
 
 # A value without a group is about the groups of the host, but not about these, which every host is in.
 CATCH_ALL_GROUPS = ("all", "ungrouped")

@@ -2,8 +2,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-# This file is private to the collection: it may change without notice.
-
 """Steps that the controller takes for a host: what the role's tasks need for them, and their results.
 
 Whoever controls a host can change its record. Other machines and files of the controller are therefore taken from the
@@ -14,10 +12,11 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.graceful.azure.plugins.module_utils._kind import LINUX, WINDOWS
-from ansible_collections.graceful.azure.plugins.module_utils._text import clean, quoted
-from ansible_collections.graceful.azure.plugins.plugin_utils._task_files import Unusable, is_file
 from jinja2 import Environment, TemplateSyntaxError
+
+from ..module_utils._kind import LINUX, WINDOWS
+from ..module_utils._text import clean, quoted
+from ._task_files import Unusable, is_file
 
 Json = dict[str, t.Any]
 Find = t.Callable[[str, bool], tuple[str, list[str]]]

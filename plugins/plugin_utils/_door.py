@@ -2,8 +2,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-# This file is private to the collection: it may change without notice.
-
 """All data that comes from hosts enters here. Afterwards every field is there, with its type, and text is harmless."""
 
 from __future__ import annotations
@@ -11,8 +9,8 @@ from __future__ import annotations
 import itertools
 import typing as t
 
-from ansible_collections.graceful.azure.plugins.module_utils._document import EVENT_FIELDS
-from ansible_collections.graceful.azure.plugins.module_utils._text import clean
+from ..module_utils._document import EVENT_FIELDS
+from ..module_utils._text import clean
 
 Json = dict[str, t.Any]
 Read = t.Callable[[t.Any], t.Any]

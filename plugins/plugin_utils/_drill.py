@@ -2,8 +2,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-# This file is private to the collection: it may change without notice.
-
 """A drill: what is announced to which hosts, whether it may begin, and whether it was fast enough. Pure."""
 
 from __future__ import annotations
@@ -12,14 +10,14 @@ import ipaddress
 import re
 import typing as t
 
-from ansible_collections.graceful.azure.plugins.module_utils._checks import WrongSetting
-from ansible_collections.graceful.azure.plugins.module_utils._document import same_id
-from ansible_collections.graceful.azure.plugins.module_utils._kind import WINDOWS
-from ansible_collections.graceful.azure.plugins.module_utils._text import clean, duration, is_or_are, listed
-from ansible_collections.graceful.azure.plugins.plugin_utils._capacity import Ledger
-from ansible_collections.graceful.azure.plugins.plugin_utils._fleet import Fleet
-from ansible_collections.graceful.azure.plugins.plugin_utils._readiness import Answer, record_problem
-from ansible_collections.graceful.azure.plugins.plugin_utils._report import Event, Report, read
+from ..module_utils._checks import WrongSetting
+from ..module_utils._document import same_id
+from ..module_utils._kind import WINDOWS
+from ..module_utils._text import clean, duration, is_or_are, listed
+from ._capacity import Ledger
+from ._fleet import Fleet
+from ._readiness import Answer, record_problem
+from ._report import Event, Report, read
 
 Json = dict[str, t.Any]
 

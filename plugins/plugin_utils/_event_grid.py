@@ -2,8 +2,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-# This file is private to the collection: it may change without notice.
-
 """Parses what Azure Event Grid sends about scheduled events, and makes the answers. Pure: no I/O.
 
 Nothing that it sends is signed, and anybody who knows the secret in the URL can send anything: every field is checked.
@@ -18,25 +16,12 @@ import re
 import typing as t
 from collections import OrderedDict
 
-from ansible_collections.graceful.azure.plugins.module_utils._clock import Clock
-from ansible_collections.graceful.azure.plugins.module_utils._document import (
-    BrokenDocument,
-    Event,
-    load_json,
-    parse,
-    same_id,
-    seen_by,
-)
-from ansible_collections.graceful.azure.plugins.module_utils._errors import WrongOption
-from ansible_collections.graceful.azure.plugins.module_utils._text import clean, count, quoted
-from ansible_collections.graceful.azure.plugins.module_utils._watcher.changes import (
-    GONE,
-    Change,
-    Source,
-    compare,
-    message,
-)
-from ansible_collections.graceful.azure.plugins.plugin_utils._polling import check_names
+from ..module_utils._clock import Clock
+from ..module_utils._document import BrokenDocument, Event, load_json, parse, same_id, seen_by
+from ..module_utils._errors import WrongOption
+from ..module_utils._text import clean, count, quoted
+from ..module_utils._watcher.changes import GONE, Change, Source, compare, message
+from ._polling import check_names
 
 Json = dict[str, t.Any]
 SCHEDULED_EVENT = "Microsoft.ResourceNotifications.MaintenanceResources.ScheduledEventEmitted"

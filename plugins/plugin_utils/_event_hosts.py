@@ -2,8 +2,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-# This file is private to the collection: it may change without notice.
-
 """The event that a run was started for, and the inventory hosts behind its Resources. Pure.
 
 This only decides which hosts are asked first. What is done about an event follows from what these hosts observe.
@@ -14,10 +12,10 @@ from __future__ import annotations
 import json
 import typing as t
 
-from ansible_collections.graceful.azure.plugins.module_utils import _checks as check
-from ansible_collections.graceful.azure.plugins.module_utils._document import plain_name, same_name
-from ansible_collections.graceful.azure.plugins.module_utils._text import clean, is_or_are, listed, quoted, quoted_list
-from ansible_collections.graceful.azure.plugins.plugin_utils._capacity import demanded_groups, groups_of
+from ..module_utils import _checks as check
+from ..module_utils._document import plain_name, same_name
+from ..module_utils._text import clean, is_or_are, listed, quoted, quoted_list
+from ._capacity import demanded_groups, groups_of
 
 Json = dict[str, t.Any]
 # Limits far beyond every real message.

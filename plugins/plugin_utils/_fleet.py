@@ -2,8 +2,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-# This file is private to the collection: it may change without notice.
-
 """The inventory as the plan needs it: the Azure name, the state and the settings of each host. Pure."""
 
 from __future__ import annotations
@@ -12,17 +10,12 @@ import json
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.graceful.azure.plugins.module_utils._document import same_name
-from ansible_collections.graceful.azure.plugins.module_utils._policy import Policy, validate_policy
-from ansible_collections.graceful.azure.plugins.module_utils._text import quoted
-from ansible_collections.graceful.azure.plugins.plugin_utils._capacity import (
-    MinAvailable,
-    groups_of,
-    requirements,
-    validate_min_available,
-)
-from ansible_collections.graceful.azure.plugins.plugin_utils._merge import Observations
-from ansible_collections.graceful.azure.plugins.plugin_utils._window import Window, validate_window
+from ..module_utils._document import same_name
+from ..module_utils._policy import Policy, validate_policy
+from ..module_utils._text import quoted
+from ._capacity import MinAvailable, groups_of, requirements, validate_min_available
+from ._merge import Observations
+from ._window import Window, validate_window
 
 DRAIN_BUDGET = 300
 

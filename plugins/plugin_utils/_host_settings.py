@@ -2,8 +2,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-# This file is private to the collection: it may change without notice.
-
 """The variables of one host and the task files that they name, as an action plugin reads them."""
 
 from __future__ import annotations
@@ -11,17 +9,12 @@ from __future__ import annotations
 import typing as t
 
 from ansible.plugins.action import ActionBase
-from ansible_collections.graceful.azure.plugins.module_utils._document import EVENT_FIELDS
-from ansible_collections.graceful.azure.plugins.plugin_utils import _controller_steps as controller
-from ansible_collections.graceful.azure.plugins.plugin_utils import _task_files as task_files
-from ansible_collections.graceful.azure.plugins.plugin_utils._platform import platform_of
-from ansible_collections.graceful.azure.plugins.plugin_utils._settings import (
-    PREFIX,
-    SETTINGS,
-    SETTINGS_ON,
-    Settings,
-    read_settings,
-)
+
+from ..module_utils._document import EVENT_FIELDS
+from . import _controller_steps as controller
+from . import _task_files as task_files
+from ._platform import platform_of
+from ._settings import PREFIX, SETTINGS, SETTINGS_ON, Settings, read_settings
 
 Json = dict[str, t.Any]
 # Advice of the module, and with the variables of users.

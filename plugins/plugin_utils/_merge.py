@@ -2,8 +2,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-# This file is private to the collection: it may change without notice.
-
 """The events that many hosts observed, each of them once. Pure, and the only part that reads every observation."""
 
 from __future__ import annotations
@@ -13,16 +11,8 @@ import typing as t
 from dataclasses import dataclass
 from datetime import datetime
 
-from ansible_collections.graceful.azure.plugins.module_utils._document import (
-    SCHEDULED,
-    STARTED,
-    UNKNOWN,
-    parse_time,
-    plain_name,
-    same_id,
-    same_name,
-)
-from ansible_collections.graceful.azure.plugins.module_utils._text import iso, quoted_list
+from ..module_utils._document import SCHEDULED, STARTED, UNKNOWN, parse_time, plain_name, same_id, same_name
+from ..module_utils._text import iso, quoted_list
 
 # The fields that decisions depend on. The others may differ between hosts without a consequence.
 _decisive = operator.itemgetter(

@@ -2,17 +2,15 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-# This file is private to the collection: it may change without notice.
-
 """Which task file of the role maintenance is next, what it finds to do, and why a run has ended. Pure."""
 
 from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.graceful.azure.plugins.module_utils._policy import action_of
-from ansible_collections.graceful.azure.plugins.module_utils._text import iso, listed
-from ansible_collections.graceful.azure.plugins.plugin_utils._pass import Pass, drained_steps, event_title, timestamp
+from ..module_utils._policy import action_of
+from ..module_utils._text import iso, listed
+from ._pass import Pass, drained_steps, event_title, timestamp
 
 Json = dict[str, t.Any]
 

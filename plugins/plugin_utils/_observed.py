@@ -2,25 +2,17 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-# This file is private to the collection: it may change without notice.
-
 """What hosts reported becomes what the run knows of hosts and events, and the plan is made anew. Pure."""
 
 from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.graceful.azure.plugins.module_utils._document import STARTED, same_id, same_name
-from ansible_collections.graceful.azure.plugins.module_utils._text import clean, iso, quoted
-from ansible_collections.graceful.azure.plugins.plugin_utils._pass import (
-    BUSY,
-    Pass,
-    drained_steps,
-    record_events,
-    timestamp,
-)
-from ansible_collections.graceful.azure.plugins.plugin_utils._plan import plan
-from ansible_collections.graceful.azure.plugins.plugin_utils._settings import NO_SUCH_VARIABLE
+from ..module_utils._document import STARTED, same_id, same_name
+from ..module_utils._text import clean, iso, quoted
+from ._pass import BUSY, Pass, drained_steps, record_events, timestamp
+from ._plan import plan
+from ._settings import NO_SUCH_VARIABLE
 
 Json = dict[str, t.Any]
 

@@ -2,8 +2,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-# This file is private to the collection: it may change without notice.
-
 """Validates a dictionary of options that a user has written: a step, a health check, a webhook or a receiver."""
 
 from __future__ import annotations
@@ -14,8 +12,9 @@ from types import ModuleType
 
 import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
-from ansible_collections.graceful.azure.plugins.module_utils._checks import WrongSetting
-from ansible_collections.graceful.azure.plugins.module_utils._text import clean, quoted
+
+from ..module_utils._checks import WrongSetting
+from ..module_utils._text import clean, quoted
 
 Json = dict[str, t.Any]
 Specs = t.Mapping[str, t.Mapping[str, t.Any]]

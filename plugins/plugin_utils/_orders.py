@@ -2,8 +2,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-# This file is private to the collection: it may change without notice.
-
 """What each host is to do in the next pass, and how long its call may take. Pure.
 
 An order is ready, put_back, release, or look. The host carries it out by itself and can be given it again at any time.
@@ -14,12 +12,12 @@ from __future__ import annotations
 import math
 import typing as t
 
-from ansible_collections.graceful.azure.plugins.module_utils._document import STARTED, same_id, same_name
-from ansible_collections.graceful.azure.plugins.module_utils._policy import action_of
-from ansible_collections.graceful.azure.plugins.module_utils._text import quoted_list
-from ansible_collections.graceful.azure.plugins.plugin_utils._approvals import event_for_host
-from ansible_collections.graceful.azure.plugins.plugin_utils._observed import LONGEST_WAIT, UNKNOWN_NOTICE
-from ansible_collections.graceful.azure.plugins.plugin_utils._pass import BUSY, Pass, drained_steps
+from ..module_utils._document import STARTED, same_id, same_name
+from ..module_utils._policy import action_of
+from ..module_utils._text import quoted_list
+from ._approvals import event_for_host
+from ._observed import LONGEST_WAIT, UNKNOWN_NOTICE
+from ._pass import BUSY, Pass, drained_steps
 
 Json = dict[str, t.Any]
 

@@ -2,18 +2,16 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-# This file is private to the collection: it may change without notice.
-
 """What became of each event and each host of a run, as the state of the run shows it. Pure."""
 
 from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.graceful.azure.plugins.module_utils._policy import action_of
-from ansible_collections.graceful.azure.plugins.module_utils._text import clean, iso
-from ansible_collections.graceful.azure.plugins.plugin_utils._pass import needs_readiness
-from ansible_collections.graceful.azure.plugins.plugin_utils._plan import nothing_drained
+from ..module_utils._policy import action_of
+from ..module_utils._text import clean, iso
+from ._pass import needs_readiness
+from ._plan import nothing_drained
 
 Json = dict[str, t.Any]
 IN_PROGRESS = "in progress"

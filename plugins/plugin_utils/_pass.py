@@ -2,18 +2,16 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-# This file is private to the collection: it may change without notice.
-
 """One pass of a run: what it starts from, and the questions about hosts and events that its parts ask. Pure."""
 
 from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.graceful.azure.plugins.module_utils._document import STARTED, parse_time, same_id
-from ansible_collections.graceful.azure.plugins.module_utils._policy import action_of
-from ansible_collections.graceful.azure.plugins.module_utils._record import CLOCK_SLACK, unfinished
-from ansible_collections.graceful.azure.plugins.module_utils._text import clean, listed
+from ..module_utils._document import STARTED, parse_time, same_id
+from ..module_utils._policy import action_of
+from ..module_utils._record import CLOCK_SLACK, unfinished
+from ..module_utils._text import clean, listed
 
 Json = dict[str, t.Any]
 

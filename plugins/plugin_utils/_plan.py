@@ -2,8 +2,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-# This file is private to the collection: it may change without notice.
-
 """The plan: which hosts each announced event affects, what to do and why. Pure: the same input, the same plan."""
 
 from __future__ import annotations
@@ -13,29 +11,14 @@ import typing as t
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from ansible_collections.graceful.azure.plugins.module_utils import _checks as check
-from ansible_collections.graceful.azure.plugins.module_utils._document import SCHEDULED, STARTED, same_id
-from ansible_collections.graceful.azure.plugins.module_utils._policy import (
-    ACTIONS,
-    NOTIFY,
-    Decision,
-    Facts,
-    action_of,
-    decide,
-)
-from ansible_collections.graceful.azure.plugins.module_utils._text import (
-    clean,
-    duration,
-    is_or_are,
-    iso,
-    listed,
-    quoted,
-    quoted_list,
-)
-from ansible_collections.graceful.azure.plugins.plugin_utils._capacity import Ledger
-from ansible_collections.graceful.azure.plugins.plugin_utils._fleet import Fleet, Host
-from ansible_collections.graceful.azure.plugins.plugin_utils._merge import MergedEvent, Observations, merge
-from ansible_collections.graceful.azure.plugins.plugin_utils._window import common_opening
+from ..module_utils import _checks as check
+from ..module_utils._document import SCHEDULED, STARTED, same_id
+from ..module_utils._policy import ACTIONS, NOTIFY, Decision, Facts, action_of, decide
+from ..module_utils._text import clean, duration, is_or_are, iso, listed, quoted, quoted_list
+from ._capacity import Ledger
+from ._fleet import Fleet, Host
+from ._merge import MergedEvent, Observations, merge
+from ._window import common_opening
 
 
 @dataclass

@@ -2,8 +2,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-# This file is private to the collection: it may change without notice.
-
 """The platform of a host as the controller sees it, from the shell of its connection; and Windows-specific advice."""
 
 from __future__ import annotations
@@ -12,7 +10,8 @@ import re
 import typing as t
 
 from ansible.plugins.action import ActionBase
-from ansible_collections.graceful.azure.plugins.module_utils._kind import LINUX, WINDOWS
+
+from ..module_utils._kind import LINUX, WINDOWS
 
 # The connections and shells by which an inventory says that a host is a Windows host.
 CONNECTIONS = ("winrm", "psrp")

@@ -2,8 +2,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-# This file is private to the collection: it may change without notice.
-
 """Polls metadata services, and makes the messages that the watcher would send.
 
 It keeps nothing on disk: after a restart, what is announced then is sent again.
@@ -15,19 +13,14 @@ import math
 import socket
 import typing as t
 
-from ansible_collections.graceful.azure.plugins.module_utils._client import Sender
-from ansible_collections.graceful.azure.plugins.module_utils._clock import Clock
-from ansible_collections.graceful.azure.plugins.module_utils._document import seen_by
-from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError, PassingFailure, WrongOption
-from ansible_collections.graceful.azure.plugins.module_utils._service import Service, service_of
-from ansible_collections.graceful.azure.plugins.module_utils._text import clean, quoted, quoted_list
-from ansible_collections.graceful.azure.plugins.module_utils._watcher.changes import Source, compare, message
-from ansible_collections.graceful.azure.plugins.module_utils._watcher.watcher import (
-    FIRST_LIMITS,
-    LIMITS,
-    REFUSED_PAUSE,
-    SAY_AGAIN,
-)
+from ..module_utils._client import Sender
+from ..module_utils._clock import Clock
+from ..module_utils._document import seen_by
+from ..module_utils._errors import EventsError, PassingFailure, WrongOption
+from ..module_utils._service import Service, service_of
+from ..module_utils._text import clean, quoted, quoted_list
+from ..module_utils._watcher.changes import Source, compare, message
+from ..module_utils._watcher.watcher import FIRST_LIMITS, LIMITS, REFUSED_PAUSE, SAY_AGAIN
 
 Json = dict[str, t.Any]
 Log = t.Callable[[str], None]

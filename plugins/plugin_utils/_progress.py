@@ -2,8 +2,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-# This file is private to the collection: it may change without notice.
-
 """What a run prints while it is under way: the plan, what changed in a pass, and what is stuck and why. Pure."""
 
 from __future__ import annotations
@@ -11,28 +9,14 @@ from __future__ import annotations
 import typing as t
 from datetime import datetime, timezone
 
-from ansible_collections.graceful.azure.plugins.module_utils._document import STARTED, same_id
-from ansible_collections.graceful.azure.plugins.module_utils._policy import action_of
-from ansible_collections.graceful.azure.plugins.module_utils._text import (
-    clean,
-    duration,
-    is_or_are,
-    listed,
-    quoted,
-    quoted_list,
-    sentence,
-)
-from ansible_collections.graceful.azure.plugins.plugin_utils._next_tasks import APPROVE, CONFIRM, FINISH, NOTHING
-from ansible_collections.graceful.azure.plugins.plugin_utils._observed import new_event
-from ansible_collections.graceful.azure.plugins.plugin_utils._orders import MAX_PUT_BACK_FAILURES
-from ansible_collections.graceful.azure.plugins.plugin_utils._outcomes import (
-    concerns,
-    events_of,
-    has_acted,
-    has_mark,
-    was_caught,
-)
-from ansible_collections.graceful.azure.plugins.plugin_utils._pass import event_title
+from ..module_utils._document import STARTED, same_id
+from ..module_utils._policy import action_of
+from ..module_utils._text import clean, duration, is_or_are, listed, quoted, quoted_list, sentence
+from ._next_tasks import APPROVE, CONFIRM, FINISH, NOTHING
+from ._observed import new_event
+from ._orders import MAX_PUT_BACK_FAILURES
+from ._outcomes import concerns, events_of, has_acted, has_mark, was_caught
+from ._pass import event_title
 
 Json = dict[str, t.Any]
 HOST_STATES = {

@@ -2,17 +2,15 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-# This file is private to the collection: it may change without notice.
-
 """Whether hosts are ready for maintenance, from the answer and the variables of each host. Pure."""
 
 from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.graceful.azure.plugins.module_utils._document import same_name
-from ansible_collections.graceful.azure.plugins.module_utils._policy import validate_policy
-from ansible_collections.graceful.azure.plugins.module_utils._text import clean, is_or_are, listed, quoted_list
+from ..module_utils._document import same_name
+from ..module_utils._policy import validate_policy
+from ..module_utils._text import clean, is_or_are, listed, quoted_list
 
 Json = dict[str, t.Any]
 # The answer of a host (reachable, error, report, observation), and of its variables mistakes, drain_not_set,

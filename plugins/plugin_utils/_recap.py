@@ -2,28 +2,19 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-# This file is private to the collection: it may change without notice.
-
 """The report of a run, and its recap: what became of every event and host, and why the run ended. Pure."""
 
 from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.graceful.azure.plugins.module_utils._document import EVENT_FIELDS, parse_time
-from ansible_collections.graceful.azure.plugins.module_utils._text import clean, duration, iso, quoted, sentence
-from ansible_collections.graceful.azure.plugins.plugin_utils._drill import DRILL, margin
-from ansible_collections.graceful.azure.plugins.plugin_utils._outcomes import (
-    IN_PROGRESS,
-    NOT_READY,
-    event_outcome,
-    events_of,
-    had_work,
-    host_result,
-)
-from ansible_collections.graceful.azure.plugins.plugin_utils._pass import drained_steps, event_title, record_events
-from ansible_collections.graceful.azure.plugins.plugin_utils._progress import waits_with
-from ansible_collections.graceful.azure.plugins.plugin_utils._report import BAD_RESULTS
+from ..module_utils._document import EVENT_FIELDS, parse_time
+from ..module_utils._text import clean, duration, iso, quoted, sentence
+from ._drill import DRILL, margin
+from ._outcomes import IN_PROGRESS, NOT_READY, event_outcome, events_of, had_work, host_result
+from ._pass import drained_steps, event_title, record_events
+from ._progress import waits_with
+from ._report import BAD_RESULTS
 
 Json = dict[str, t.Any]
 

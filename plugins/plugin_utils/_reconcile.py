@@ -2,8 +2,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-# This file is private to the collection: it may change without notice.
-
 """The loop: the state of a run, and what one pass makes of it. Pure: no I/O, and the clock is handed in.
 
 The state is JSON. All of it that matters can be rebuilt from Azure's document and the records of the hosts.
@@ -14,12 +12,12 @@ from __future__ import annotations
 import copy
 import typing as t
 
-from ansible_collections.graceful.azure.plugins.module_utils._text import iso
-from ansible_collections.graceful.azure.plugins.plugin_utils._approvals import decide_approvals
-from ansible_collections.graceful.azure.plugins.plugin_utils._next_tasks import ACT, choose_next_tasks
-from ansible_collections.graceful.azure.plugins.plugin_utils._observed import note_events, note_hosts
-from ansible_collections.graceful.azure.plugins.plugin_utils._orders import give_orders
-from ansible_collections.graceful.azure.plugins.plugin_utils._pass import Pass, PassInput
+from ..module_utils._text import iso
+from ._approvals import decide_approvals
+from ._next_tasks import ACT, choose_next_tasks
+from ._observed import note_events, note_hosts
+from ._orders import give_orders
+from ._pass import Pass, PassInput
 
 Json = dict[str, t.Any]
 

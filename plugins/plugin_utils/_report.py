@@ -2,8 +2,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-# This file is private to the collection: it may change without notice.
-
 """Reads the report data of a run, and summarises it. Pure: no I/O.
 
 A report is most needed when something went wrong, so reading never fails: what is missing or has the wrong type is left
@@ -15,8 +13,8 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ansible_collections.graceful.azure.plugins.module_utils._document import parse_time, same_id
-from ansible_collections.graceful.azure.plugins.module_utils._text import masked
+from ..module_utils._document import parse_time, same_id
+from ..module_utils._text import masked
 
 VERDICTS = {
     "done": "Maintenance done",

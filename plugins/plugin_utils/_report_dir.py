@@ -2,8 +2,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-# This file is private to the collection: it may change without notice.
-
 """The report directory on the controller: reports, messages that were sent to webhooks, and Azure names of hosts."""
 
 from __future__ import annotations
@@ -16,9 +14,9 @@ import tempfile
 import typing as t
 from datetime import datetime
 
-from ansible_collections.graceful.azure.plugins.module_utils._text import clean
-from ansible_collections.graceful.azure.plugins.plugin_utils._report import read
-from ansible_collections.graceful.azure.plugins.plugin_utils._timeline import page
+from ..module_utils._text import clean
+from ._report import read
+from ._timeline import page
 
 LATEST = "latest"
 SENT = "told.json"

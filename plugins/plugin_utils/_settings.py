@@ -2,8 +2,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-# This file is private to the collection: it may change without notice.
-
 """All variables that users may set, described once: validation, messages and the table in the guide come from here."""
 
 from __future__ import annotations
@@ -14,19 +12,20 @@ import typing as t
 from pathlib import Path
 
 import yaml
-from ansible_collections.graceful.azure.plugins.module_utils import _checkpoints, _drains, _health_checks
-from ansible_collections.graceful.azure.plugins.module_utils import _checks as check
-from ansible_collections.graceful.azure.plugins.module_utils import _endpoint as endpoint
-from ansible_collections.graceful.azure.plugins.module_utils import _option_checks as option_check
-from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
-from ansible_collections.graceful.azure.plugins.module_utils._kind import LINUX, WINDOWS, Kind
-from ansible_collections.graceful.azure.plugins.module_utils._policy import validate_policy
-from ansible_collections.graceful.azure.plugins.module_utils._text import clean, masked_all, quoted
-from ansible_collections.graceful.azure.plugins.plugin_utils._capacity import validate_min_available
-from ansible_collections.graceful.azure.plugins.plugin_utils._event_hosts import read_event
-from ansible_collections.graceful.azure.plugins.plugin_utils._options import validated
-from ansible_collections.graceful.azure.plugins.plugin_utils._webhooks import read_webhook
-from ansible_collections.graceful.azure.plugins.plugin_utils._window import validate_window
+
+from ..module_utils import _checkpoints, _drains, _health_checks
+from ..module_utils import _checks as check
+from ..module_utils import _endpoint as endpoint
+from ..module_utils import _option_checks as option_check
+from ..module_utils._errors import EventsError
+from ..module_utils._kind import LINUX, WINDOWS, Kind
+from ..module_utils._policy import validate_policy
+from ..module_utils._text import clean, masked_all, quoted
+from ._capacity import validate_min_available
+from ._event_hosts import read_event
+from ._options import validated
+from ._webhooks import read_webhook
+from ._window import validate_window
 
 Json = dict[str, t.Any]
 PREFIX = "graceful_"

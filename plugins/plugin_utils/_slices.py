@@ -2,8 +2,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-# This file is private to the collection: it may change without notice.
-
 """Runs a module in short calls, so that a task survives a reboot of its host and can print its progress."""
 
 from __future__ import annotations
@@ -17,10 +15,11 @@ from ansible import constants as C
 from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
-from ansible_collections.graceful.azure.plugins.module_utils._clock import Clock
-from ansible_collections.graceful.azure.plugins.module_utils._text import clean, iso, readable
-from ansible_collections.graceful.azure.plugins.plugin_utils._platform import HostAction
-from ansible_collections.graceful.azure.plugins.plugin_utils._play import Plugin
+
+from ..module_utils._clock import Clock
+from ..module_utils._text import clean, iso, readable
+from ._platform import HostAction
+from ._play import Plugin
 
 RECONNECT_PAUSE = 2.0
 # While a host boots, ssh may answer before Python works. If that lasts longer than this, the host is broken.

@@ -2,8 +2,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-# This file is private to the collection: it may change without notice.
-
 """Checks the task files of users before the run: a mistake in an included file would end the whole run."""
 
 from __future__ import annotations
@@ -19,7 +17,8 @@ from ansible.playbook.helpers import load_list_of_blocks
 from ansible.playbook.task import Task
 from ansible.playbook.task_include import TaskInclude
 from ansible.plugins.action import ActionBase
-from ansible_collections.graceful.azure.plugins.module_utils._text import clean, quoted
+
+from ..module_utils._text import clean, quoted
 
 Json = dict[str, t.Any]
 TASK_FILE = re.compile(r"\.ya?ml$")

@@ -2,8 +2,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-# This file is private to the collection: it may change without notice.
-
 """The report as one self-contained HTML page: report data in, text out. Pure: no I/O, no Ansible.
 
 The picture has one lane for each event and host on one time axis. A lane is a row of phases; a phase lasts until the
@@ -17,11 +15,11 @@ import math
 import typing as t
 from datetime import datetime, timezone
 
-from ansible_collections.graceful.azure.plugins.module_utils._document import same_id
-from ansible_collections.graceful.azure.plugins.module_utils._text import clean, count, duration, listed
-from ansible_collections.graceful.azure.plugins.plugin_utils._drill import DRILL, drill_margin
-from ansible_collections.graceful.azure.plugins.plugin_utils._report import Event, Host, Report, read
-from ansible_collections.graceful.azure.plugins.plugin_utils._style import CSS, EVENT_PHASES, HOST_PHASES, THIN
+from ..module_utils._document import same_id
+from ..module_utils._text import clean, count, duration, listed
+from ._drill import DRILL, drill_margin
+from ._report import Event, Host, Report, read
+from ._style import CSS, EVENT_PHASES, HOST_PHASES, THIN
 
 # The smallest width of the time area, in pixels: a label that fits there fits everywhere.
 NARROWEST = 520

@@ -2,8 +2,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-# This file is private to the collection: it may change without notice.
-
 """Packs the watcher into one file (a zipapp) from the collection on the controller."""
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ PACKAGE = "ansible_collections/graceful/azure/plugins"
 MAIN = """\
 import sys
 
-from ansible_collections.graceful.azure.plugins.module_utils._watcher.program import main
+from ..module_utils._watcher.program import main
 
 sys.exit(main())
 """

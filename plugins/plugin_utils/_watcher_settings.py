@@ -2,8 +2,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-# This file is private to the collection: it may change without notice.
-
 """The configuration of the watcher of a host: receivers, and its work on its own. Secrets are separate. Pure."""
 
 from __future__ import annotations
@@ -12,16 +10,16 @@ import re
 import typing as t
 from urllib.parse import urlsplit
 
-from ansible_collections.graceful.azure.plugins.module_utils import _checkpoints, _drains
-from ansible_collections.graceful.azure.plugins.module_utils import _option_checks as check
-from ansible_collections.graceful.azure.plugins.module_utils._document import EVENT_FIELDS, KNOWN_TYPES
-from ansible_collections.graceful.azure.plugins.module_utils._kind import Kind
-from ansible_collections.graceful.azure.plugins.module_utils._text import clean, count, quoted
-from ansible_collections.graceful.azure.plugins.module_utils._watcher import config as configuration
-from ansible_collections.graceful.azure.plugins.module_utils._watcher.changes import APPEARED, BACK, CHANGES
-from ansible_collections.graceful.azure.plugins.module_utils._watcher.metrics import FILE
-from ansible_collections.graceful.azure.plugins.plugin_utils._options import validated
-from ansible_collections.graceful.azure.plugins.plugin_utils._settings import CONNECTION, Settings, WrongSetting
+from ..module_utils import _checkpoints, _drains
+from ..module_utils import _option_checks as check
+from ..module_utils._document import EVENT_FIELDS, KNOWN_TYPES
+from ..module_utils._kind import Kind
+from ..module_utils._text import clean, count, quoted
+from ..module_utils._watcher import config as configuration
+from ..module_utils._watcher.changes import APPEARED, BACK, CHANGES
+from ..module_utils._watcher.metrics import FILE
+from ._options import validated
+from ._settings import CONNECTION, Settings, WrongSetting
 
 Json = dict[str, t.Any]
 DRAIN_NOT_SET = "graceful_drain_steps is not set: a host on its own needs it. [] means that nothing has to be drained."

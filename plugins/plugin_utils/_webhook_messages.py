@@ -2,17 +2,15 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-# This file is private to the collection: it may change without notice.
-
 """The message to a webhook, in each format. All text is plain: markup in it has no effect. Pure: no I/O."""
 
 from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.graceful.azure.plugins.module_utils._document import same_id
-from ansible_collections.graceful.azure.plugins.module_utils._text import clean, listed
-from ansible_collections.graceful.azure.plugins.plugin_utils._report import Event, Report, read, summary
+from ..module_utils._document import same_id
+from ..module_utils._text import clean, listed
+from ._report import Event, Report, read, summary
 
 Json = dict[str, t.Any]
 

@@ -2,8 +2,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-# This file is private to the collection: it may change without notice.
-
 """Webhooks: their options, which events they have not got yet, and why posting failed. Pure: no I/O."""
 
 from __future__ import annotations
@@ -18,13 +16,14 @@ import urllib.error
 from datetime import datetime, timedelta
 from urllib.parse import urlsplit
 
-from ansible_collections.graceful.azure.plugins.module_utils import _option_checks as check
-from ansible_collections.graceful.azure.plugins.module_utils._checks import WrongSetting
-from ansible_collections.graceful.azure.plugins.module_utils._document import parse_time, same_id
-from ansible_collections.graceful.azure.plugins.module_utils._text import iso
 from ansible_collections.graceful.azure.plugins.modules import report_webhooks
-from ansible_collections.graceful.azure.plugins.plugin_utils._options import documented, validated
-from ansible_collections.graceful.azure.plugins.plugin_utils._report import BAD_RESULTS, Event, Report, read
+
+from ..module_utils import _option_checks as check
+from ..module_utils._checks import WrongSetting
+from ..module_utils._document import parse_time, same_id
+from ..module_utils._text import iso
+from ._options import documented, validated
+from ._report import BAD_RESULTS, Event, Report, read
 
 Json = dict[str, t.Any]
 Sent = dict[str, dict[str, str]]

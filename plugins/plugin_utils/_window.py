@@ -2,8 +2,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-# This file is private to the collection: it may change without notice.
-
 """graceful_window: a daily period in a time zone. Pure, except for the database of time zones."""
 
 from __future__ import annotations
@@ -13,8 +11,8 @@ import typing as t
 import zoneinfo
 from datetime import date, datetime, time, timedelta, timezone, tzinfo
 
-from ansible_collections.graceful.azure.plugins.module_utils import _checks as check
-from ansible_collections.graceful.azure.plugins.module_utils._text import quoted
+from ..module_utils import _checks as check
+from ..module_utils._text import quoted
 
 KEYS = ("start", "end", "timezone", "days")
 WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")

@@ -2,8 +2,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-# This file is private to the collection: it may change without notice.
-
 """What changed between two looks at the events, and the message about it. Pure: no I/O.
 
 A message is a CloudEvent (version 1.0, JSON). Whoever polls for events sends the same messages.

@@ -2,8 +2,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-# This file is private to the collection: it may change without notice.
-
 """The watcher's configuration: one file that the role writes, and one for root only that has the secrets."""
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-# This file is private to the collection: it may change without notice.
-
 """The host acts on its own if no run has claimed its event in time: it drains, saves, and puts itself back.
 
 Every run goes first: a run takes over its claim at any time, and it does nothing while a run has claimed an event.
