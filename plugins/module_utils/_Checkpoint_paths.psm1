@@ -221,12 +221,12 @@ function Get-Existing {
     $attributes = $null
     try { $attributes = Get-Attribute $root }
     catch { Stop-GracefulStep "$shown cannot be saved: $(Get-GracefulReason $_)." }
-    if ($null -eq $attributes) { Stop-GracefulStep "$shown is not there, so it cannot be saved. Check the paths of the checkpoint." }
+    if ($null -eq $attributes) { Stop-GracefulStep "$shown does not exist, so it cannot be saved. Check the paths of the checkpoint." }
     if (Get-Target $root $attributes) {
         Stop-GracefulStep "$shown is a link, a junction or a mount point, so it cannot be saved. Name what it leads to."
     }
     if (Test-Within $Archive $root) {
-        Stop-GracefulStep ("The archive $(Format-GracefulText $Archive) lies inside $shown, which it shall save. Choose another place for " +
+        Stop-GracefulStep ("The archive $(Format-GracefulText $Archive) is inside $shown, which is to be saved. Choose another place for " +
             'archives (graceful_checkpoint_dir).')
     }
     return $root
@@ -454,7 +454,7 @@ function Restore-Path {
         }
         $found = (Copy-Stream $file $null $Tools 'Nothing was put back. Give it more time').Checksum
         if ($found -ne [string]$Data['checksum']) {
-            Stop-Damaged $archive "its checksum is $found, recorded was $(Format-GracefulText $Data['checksum'] 80)"
+            Stop-Damaged $archive "its checksum is $found, but $(Format-GracefulText $Data['checksum'] 80) was recorded"
         }
         $file.Position = 0
         $zip = $null

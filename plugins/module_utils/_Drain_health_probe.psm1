@@ -133,7 +133,7 @@ function Set-Marker {
         $why = $_.Exception.GetBaseException()
         if ($why -is [System.IO.DirectoryNotFoundException]) {
             if (-not $make) { return }
-            Stop-GracefulStep "The marker $shown cannot be made: its folder is not there."
+            Stop-GracefulStep "The marker $shown cannot be made: its folder does not exist."
         }
         if ($make -and [System.IO.File]::Exists($path)) { return }
         Stop-GracefulStep "The marker $shown cannot be changed: $(Format-GracefulText $why.Message 200)"

@@ -115,7 +115,7 @@ function Get-Unexpected {
         return "its status is $(Format-GracefulQuoted $Of['event_status']), which is not known; only Scheduled can be approved"
     }
     if ($null -ne $Terms['EventType'] -and $Of['event_type'].ToLowerInvariant() -cne ([string]$Terms['EventType']).Trim().ToLowerInvariant()) {
-        return "it is now of the type $(Format-GracefulQuoted $Of['event_type']), expected was $(Format-GracefulQuoted $Terms['EventType'])"
+        return "its type is now $(Format-GracefulQuoted $Of['event_type']), expected: $(Format-GracefulQuoted $Terms['EventType'])"
     }
     if ($null -ne $Terms['Resources']) {
         $known = @($Terms['Resources'] | ForEach-Object { Get-GracefulSameName $_ })
@@ -147,7 +147,7 @@ function Resolve-Refusal {
 
 function Get-UnknownText {
     param($Posted, $Failure, $Unread)
-    return "$($Failure.Message) Whether the approval of $(Format-GracefulList $Posted) was taken is unknown: $($Unread.Message) Run the task " +
+    return "$($Failure.Message) It is not known whether the service accepted the approval of $(Format-GracefulList $Posted): $($Unread.Message) Run the task " +
     'again; it reads the document before it posts.'
 }
 
@@ -209,7 +209,7 @@ function Assert-NotMissing {
     param($Approval, [string]$State)
     if ($Approval['missing'].Count -and -not $Approval['missing_ok']) {
         throw (New-GracefulError ("No such event: $(Format-GracefulList $Approval['missing']) ($State). It has completed, was cancelled, or never " +
-                'was; read the current ids with graceful.azure.scheduled_events_info, or set missing=ok to accept it.'
+                'existed; read the current ids with graceful.azure.scheduled_events_info, or set missing=ok to accept it.'
             ) 'step' (Get-GracefulApprovalList $Approval))
     }
 }

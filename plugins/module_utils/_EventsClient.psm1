@@ -70,7 +70,7 @@ function Send-Request {
             throw (New-GracefulError ("$where did not finish its answer within $(Format-GracefulNumber $TotalTimeout) s. The first " +
                     'request of a VM may take two minutes: leave read_timeout above 120 for it.') 'passing')
         }
-        throw (New-GracefulError "$where broke off the connection ($(Get-SocketReason $_))." 'passing')
+        throw (New-GracefulError "$where closed the connection ($(Get-SocketReason $_))." 'passing')
     }
     finally {
         if ($null -ne $reply -and $reply.Reusable) { $Service.Connection = @{ Endpoint = $Endpoint; Client = $client } }
@@ -100,7 +100,7 @@ function Connect-Endpoint {
     try {
         $begun = $client.BeginConnect($uri.DnsSafeHost, $uri.Port, $null, $null)
         if (-not $begun.AsyncWaitHandle.WaitOne([int][Math]::Max(1, $Timeout * 1000))) {
-            throw (New-GracefulError ("$Where did not take the connection within $(Format-GracefulNumber $Timeout 6) s. Is this an Azure " +
+            throw (New-GracefulError ("$Where did not accept the connection within $(Format-GracefulNumber $Timeout 6) s. Is this an Azure " +
                     'VM with its primary network interface up, and is the address not blocked by a firewall or routed elsewhere?'
                 ) 'no_connection')
         }
@@ -109,7 +109,7 @@ function Connect-Endpoint {
     catch {
         $client.Close()
         if ($null -ne (Get-GracefulError $_)) { throw }
-        throw (New-GracefulError ("$Where cannot be reached ($(Get-SocketReason $_)). Is this an Azure VM, and is endpoint right?"
+        throw (New-GracefulError ("$Where cannot be reached ($(Get-SocketReason $_)). Check that this is an Azure VM, and that endpoint is correct."
             ) 'no_connection')
     }
     return $client
@@ -154,7 +154,7 @@ function Read-Reply {
         if ($delimited) { $wanted = [Math]::Min([long]$announced, $wanted) }
         $body = Read-Body $reader $wanted
         if ($delimited -and $body.Length -lt $wanted) {
-            throw (New-GracefulError "$Where broke off after $($body.Length) of $announced bytes." 'passing')
+            throw (New-GracefulError "$Where sent only $($body.Length) of $announced bytes." 'passing')
         }
     }
     if ($body.Length -gt $script:MaxBody) {
@@ -222,7 +222,7 @@ function Set-ReadTimeout {
 
 function Stop-BrokenOff {
     param([string]$Where, [string]$Why)
-    throw (New-GracefulError "$Where broke off the connection ($Why)." 'passing')
+    throw (New-GracefulError "$Where closed the connection ($Why)." 'passing')
 }
 
 # ---- HTTP: which answers are final, which failures pass, and when to ask again
@@ -520,7 +520,7 @@ function Read-GracefulEvents {
             $refusal = Resolve-GracefulError $_
             if (-not $Service.Choosing -or $refusal.Kind -ne 'refused' -or @(400, 404) -notcontains $refusal.Status) { throw }
             if ($Service.ApiVersion -eq $script:Versions[-1]) {
-                throw (New-GracefulError ("The metadata service at $($Service.Endpoint) takes none of the API versions from " +
+                throw (New-GracefulError ("The metadata service at $($Service.Endpoint) supports none of the API versions from " +
                         "$($script:Versions[0]) to $($script:Versions[-1]); it answered $($refusal.Status) to the last. Check endpoint, and " +
                         'that this VM has a metadata service.') 'refused' @{} $refusal.Status)
             }
@@ -552,8 +552,8 @@ function Stop-Unusable {
     param($Service, [string]$Path, [string]$Expected, [System.Management.Automation.ErrorRecord]$Thrown)
     $broken = Resolve-GracefulError $Thrown
     if ($broken.Kind -ne 'broken') { throw $Thrown }
-    throw (New-GracefulError ("What $($Service.Endpoint)$Path sent is not ${Expected}: $(Format-GracefulText $broken.Message). " +
-        'Check what answers at endpoint.') 'passing')
+    throw (New-GracefulError ("The response of $($Service.Endpoint)$Path is not ${Expected}: $(Format-GracefulText $broken.Message). " +
+        'Check which service is at endpoint.') 'passing')
 }
 
 function Get-GracefulVmName {

@@ -471,7 +471,7 @@ function Assert-Fresh {
     if ($null -ne $Entry -and $Entry['ready']) { $age = (Get-GracefulNow) - $Entry['ready'] }
     if ($null -eq $Entry -or -not $Entry['ready'] -or $age -lt -5 -or $age -gt $Engine.Order['max_age']) {
         throw (New-GracefulError (
-                'This host has not verified in the last moments that it is ready. It is verified again before anything is approved.'))
+                'The last check that this host is ready is too old. The host is checked again before anything is approved.'))
     }
 }
 

@@ -206,8 +206,8 @@ function Invoke-Explained {
         $advice = 'Correct this and run again.'
         $code = $inner.HResult -band 0xffff
         if ($denied) { $advice = 'Connect as an administrator, or set a graceful_record_dir that this user may read and write.' }
-        elseif (@(39, 112, 1295) -contains $code) { $advice = 'Make room on that file system and run again.' }
-        elseif (@(80, 183, 267) -contains $code) { $advice = 'Something else lies in the place of a file or directory of the record: move it away.' }
+        elseif (@(39, 112, 1295) -contains $code) { $advice = 'Free some space on that file system and run again.' }
+        elseif (@(80, 183, 267) -contains $code) { $advice = 'Another file or directory is at this path: move it away.' }
         throw (New-GracefulError (
                 "$($Keeper.Path): $(Get-GracefulReason $_ 300). If there was a record, it is still there: nothing was lost. $advice"))
     }
@@ -244,8 +244,8 @@ function Invoke-Locked {
             if ($null -ne $lock) { break }
             if ((Get-GracefulMonotonic) -ge $giveUp) {
                 throw (New-GracefulError (
-                        "Another process has kept $($Keeper.Path)\.lock for $($script:LockWait) s, nothing was written. Run again; if it " +
-                        'stays so, look which process holds the file.') 'passing')
+                        "Another process has held the lock $($Keeper.Path)\.lock for $($script:LockWait) s. Nothing was written. Run again. " +
+                        'If this is repeated, find the process that holds the file.') 'passing')
             }
             Wait-Graceful 0.05
         }
@@ -663,7 +663,7 @@ function Get-Holder {
 
 function Format-Holder {
     param($Claim)
-    return "$(Format-GracefulText $Claim['run_name'] 80) (since $(Format-GracefulTime $Claim['since']), may be silent until $(Format-GracefulTime $Claim['silent_until']))"
+    return "$(Format-GracefulText $Claim['run_name'] 80) (claimed at $(Format-GracefulTime $Claim['since']), claim valid until $(Format-GracefulTime $Claim['silent_until']))"
 }
 
 function Write-SystemLog {

@@ -15,7 +15,7 @@ Set-StrictMode -Version 2.0
 $script:PhaseNames = @{ drain = 'Drain step'; checkpoint = 'Checkpoint' }
 # Seconds until a failed step is tried again.
 $script:Pauses = @(10.0, 20.0, 40.0, 60.0)
-$script:LeftOut = 'it was out of service before the event, and is left so'
+$script:LeftOut = 'it was out of service before the event, and stays out of service'
 # If the machine is deleted, checkpoints are saved even after a failed drain.
 $script:TakenAway = @('preempt', 'terminate')
 # Steps that the controller takes, and whether it has to look first.
@@ -257,7 +257,7 @@ function Invoke-GetReady {
     foreach ($entry in $entries) { if ($entry['gave_up']) { return , (Invoke-GiveUp $Steps $entry['gave_up']) } }
     $ready = @($entries | Where-Object { $_['ready'] }).Count
     if (-not $ready -and (Get-GracefulUnfinished $Steps.Record).Count -eq 0) {
-        Add-Mark $Steps 'draining' "$(Format-GracefulDuration $Steps.Order['seconds']) for it"
+        Add-Mark $Steps 'draining' "$(Format-GracefulDuration $Steps.Order['seconds']) available"
     }
     $failure = $null
     try {
@@ -291,7 +291,7 @@ function Invoke-All {
 
 function Set-Ready {
     param($Steps)
-    $message = "$(Format-GracefulCount @($Steps.Order['steps']).Count 'step') done, $(@($Steps.Order['checkpoint']).Count) saved, all verified"
+    $message = "$(Format-GracefulCount @($Steps.Order['steps']).Count 'drain step') done, $(Format-GracefulCount @($Steps.Order['checkpoint']).Count 'checkpoint') saved, all verified"
     Update-GracefulRecord $Steps.Keeper $Steps.Mine {
         param($record)
         foreach ($id in $Steps.Mine) {
@@ -336,7 +336,7 @@ function Invoke-Take {
     $name = $Item['name']
     $noted = Get-Noted $Steps $Phase $name
     if ($null -ne $noted -and $noted['kind'] -cne $Item['kind']) {
-        $message = "it is of kind $($Item['kind']), but an earlier run took one of that name and of kind $(Format-GracefulText $noted['kind'] 40) that is not undone. Give the new one another name"
+        $message = "its kind is $($Item['kind']), but a step with the same name and the kind $(Format-GracefulText $noted['kind'] 40), from an earlier run, is not undone. Give the new step another name"
         throw (New-Failed (Get-Failure $Phase $Item $message $false 0))
     }
     $step = New-GracefulMap @{ phase = $Phase; name = $name; kind = $Item['kind']; timeout = $Item['timeout']; options = $Item['options'] }
@@ -653,7 +653,7 @@ function Get-Left {
     param($Steps, $Step)
     $left = $Steps.Until - (Get-GracefulMonotonic)
     if ($Step['timeout']) { $left = [Math]::Min($left, [double]$Step['timeout']) }
-    if ($left -le 0) { throw (New-GracefulError 'no time is left for it' 'late') }
+    if ($left -le 0) { throw (New-GracefulError 'no time is left' 'late') }
     return $left
 }
 

@@ -203,7 +203,7 @@ function Format-GracefulList {
     $shown = @(@($Names) | Select-Object -First $Show | ForEach-Object { Format-GracefulText $_ 80 })
     $more = @($Names).Count - $Show
     if ($more -gt 0) { return ($shown -join ', ') + " and $more more" }
-    if ($shown.Count -eq 0) { return 'nobody' }
+    if ($shown.Count -eq 0) { return 'none' }
     if ($shown.Count -eq 1) { return $shown[0] }
     return ($shown[0..($shown.Count - 2)] -join ', ') + ' and ' + $shown[-1]
 }
@@ -428,7 +428,7 @@ function Confirm-GracefulCmdlet {
         $missing = @($Names | Where-Object { $null -eq (Get-Command -Name $_ -ErrorAction SilentlyContinue) })
     }
     if ($missing.Count -eq 0) { return }
-    Stop-GracefulStep ("The cmdlet $($missing[0]) is not there: the PowerShell module $Module is not installed on this host. " +
+    Stop-GracefulStep ("The cmdlet $($missing[0]) does not exist: the PowerShell module $Module is not installed on this host. " +
         "Install it (Install-WindowsFeature $Feature), or correct the step: $Question")
 }
 

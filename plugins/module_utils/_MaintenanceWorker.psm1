@@ -210,7 +210,7 @@ function Invoke-GracefulProgram {
         $lines = @(($said.Err.Trim() + "`n" + $said.Out.Trim()).Trim() -split "`r?`n")
         if ($said.Err.Trim()) { $lines = @($said.Err.Trim() -split "`r?`n") }
         $message = $lines[-1].Trim()
-        if (-not $message) { $message = 'it said nothing' }
+        if (-not $message) { $message = 'no output' }
         return @{ Code = $process.ExitCode; Out = $said.Out; Err = $said.Err; Message = $message }
     }
     finally {

@@ -34,7 +34,7 @@ function Get-GracefulFilter {
     }
     foreach ($status in $filters['event_statuses']) {
         if (@('scheduled', 'started') -notcontains $status) {
-            throw (New-GracefulError "event_statuses has $(Format-GracefulQuoted $status). Azure knows Scheduled and Started." 'wrong_option')
+            throw (New-GracefulError "event_statuses has $(Format-GracefulQuoted $status). Valid values are Scheduled and Started." 'wrong_option')
         }
     }
     return $filters
@@ -72,7 +72,7 @@ function Get-GracefulRequiredName {
     param($View, [string]$Option)
     $name = Get-ViewpointName $View
     if ($null -eq $name) {
-        throw (New-GracefulError ("$Option needs this VM's Azure name, which the service does not tell (a classic VM?). Set vm_name."
+        throw (New-GracefulError ("$Option needs this VM's Azure name, which the service does not return (a classic VM?). Set vm_name."
             ) 'wrong_option')
     }
     return $name
@@ -84,7 +84,7 @@ function Read-GracefulViewpoint {
     $reading = Read-GracefulEvents $View.Service
     $texts = @()
     if ($null -eq (Get-ViewpointName $View)) {
-        $texts += "The service does not tell this VM's Azure name (a classic VM?): vm_name and affects_me are null. Set vm_name to the " +
+        $texts += "The service does not return this VM's Azure name (a classic VM?): vm_name and affects_me are null. Set vm_name to the " +
         "VM's Azure name."
     }
     foreach ($text in ($texts + @($reading['Document']['Oddities']))) {

@@ -190,8 +190,8 @@ class _Attempt:
 
     def _unknown(self, posted: t.Sequence[str], failure: EventsError, unread: EventsError) -> EventsError:
         return EventsError(
-            f"{failure.message} Whether the approval of {listed(posted)} was taken is unknown: {unread.message} "
-            "Run the task again; it reads the document before it posts.",
+            f"{failure.message} It is not known whether the service accepted the approval of {listed(posted)}: "
+            f"{unread.message} Run the task again; it reads the document before it posts.",
             **self.approval.lists(),
         )
 
@@ -219,7 +219,7 @@ class _Attempt:
         missing = self.approval.missing
         if missing and not self.missing_ok:
             raise EventsError(
-                f"No such event: {listed(missing)} ({state}). It has completed, was cancelled, or never was; "
+                f"No such event: {listed(missing)} ({state}). It has completed, was cancelled, or never existed; "
                 "read the current ids with graceful.azure.scheduled_events_info, or set missing=ok to accept it.",
                 **self.approval.lists(),
             )
@@ -234,7 +234,7 @@ def _why_unexpected(expected: Expected, event: Event) -> str:
     if event["event_status"] != SCHEDULED:
         return f"its status is {quoted(event['event_status'])}, which is not known; only Scheduled can be approved"
     if expected.event_type is not None and event["event_type"].lower() != expected.event_type.strip().lower():
-        return f"it is now of the type {quoted(event['event_type'])}, expected was {quoted(expected.event_type)}"
+        return f"its type is now {quoted(event['event_type'])}, expected: {quoted(expected.event_type)}"
     if expected.resources is not None:
         known = {same_name(name) for name in expected.resources}
         more = [name for name in event["resources"] if same_name(name) not in known]

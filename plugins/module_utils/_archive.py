@@ -113,10 +113,10 @@ def save(paths: t.Sequence[str], archive: str, patience: Patience, run: Runner) 
 def _resolved(path: str, archive: str) -> str:
     root = os.path.realpath(path)
     if not os.path.exists(root):
-        raise EventsError(f"{clean(path)} is not there, so it cannot be saved. Check the paths of the checkpoint.")
+        raise EventsError(f"{clean(path)} does not exist, so it cannot be saved. Check the paths of the checkpoint.")
     if within(os.path.realpath(archive), root):
         raise EventsError(
-            f"The archive {clean(archive)} lies inside {clean(path)}, which it shall save. Choose another place for "
+            f"The archive {clean(archive)} is inside {clean(path)}, which is to be saved. Choose another place for "
             "archives (graceful_checkpoint_dir)."
         )
     return root
@@ -184,7 +184,7 @@ def _escaped(path: str) -> str:
 def _not_saved(archive: str, why: str) -> EventsError:
     advice = "Nothing was saved."
     if why.endswith(FULL):
-        advice = "Make room there, or choose another place (graceful_checkpoint_dir)."
+        advice = "Free some space there, or choose another place (graceful_checkpoint_dir)."
     elif why in FORBIDDEN:
         advice = "Choose a place that this user can write to (graceful_checkpoint_dir), or set become to true."
     return EventsError(f"Saving to {clean(archive)} failed: {why}. {advice}")
@@ -209,7 +209,7 @@ def restore(
             timed = Timed(file, patience)
             found = _checksum(timed)
             if found != checksum:
-                raise Damaged(f"its checksum is {found}, recorded was {clean(checksum, 80)}")
+                raise Damaged(f"its checksum is {found}, but {clean(checksum, 80)} was recorded")
             restorer.plan(Reader(timed, paths))
             restorer.put_back(Reader(timed, paths))
     except Late as exc:
@@ -347,7 +347,7 @@ class _Restorer:
             yield
         except (InTheWay, OSError) as exc:
             why = _why(exc)
-            room = "Make room there. " if why.endswith(FULL) else ""
+            room = "Free some space there. " if why.endswith(FULL) else ""
             done = len(self.restored)
             raise EventsError(
                 f"Putting back {clean(path, 200)} failed, after {done} others: {why}. {room}Run it again."
@@ -359,7 +359,7 @@ def _link(source: str, stage: int) -> None:
     with open_directory(parent) as directory:
         os.link(name, NEW, src_dir_fd=directory, dst_dir_fd=stage, follow_symlinks=False)
     if not stat.S_ISREG(os.stat(NEW, dir_fd=stage, follow_symlinks=False).st_mode):
-        raise InTheWay(f"{clean(source, 200)} is no file any more")
+        raise InTheWay(f"{clean(source, 200)} is not a file any more")
 
 
 # ---- both

@@ -28,7 +28,7 @@ def refuse(where: str, wanted: str, value: t.Any) -> WrongSetting:
 
 def mapping(value: t.Any, where: str, allowed: t.Collection[str] | None = None) -> Mapping[str, t.Any]:
     if not isinstance(value, Mapping):
-        raise refuse(where, "a mapping", value)
+        raise refuse(where, "a dictionary", value)
     for key in value:
         if not isinstance(key, str) or (allowed is not None and key not in allowed):
             known = "" if allowed is None else f"; allowed are {', '.join(allowed)}"
@@ -52,7 +52,7 @@ def names(value: t.Any, where: str) -> tuple[str, ...]:
 
 def text(value: t.Any, where: str) -> str:
     if not isinstance(value, str) or not value.strip():
-        raise refuse(where, "a text", value)
+        raise refuse(where, "a string", value)
     return value
 
 

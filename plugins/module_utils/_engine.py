@@ -249,8 +249,8 @@ class Engine(Look):
         oldest = min(self.order.max_age, self.clock.monotonic())
         if not entry["ready"] or not -CLOCK_CORRECTION <= age <= oldest:
             raise EventsError(
-                "This host has not verified in the last moments that it is ready. It is verified again before anything "
-                "is approved."
+                "The last check that this host is ready is too old. The host is checked again before anything is "
+                "approved."
             )
 
     def _is_settled(self, event_id: str, posted_at: float) -> bool:

@@ -31,7 +31,7 @@ def of_exchange(request: Request, exc: BaseException) -> PassingFailure:
     where, late = request.where, isinstance(exc, NoAnswer) and exc.late
     if late and isinstance(exc, NotConnected):
         return NoConnection(
-            f"{where} did not take the connection within {request.connect_timeout:g} s. Is this an Azure VM with its "
+            f"{where} did not accept the connection within {request.connect_timeout:g} s. Is this an Azure VM with its "
             "primary network interface up, and is the address not blocked by a firewall or routed elsewhere?"
         )
     if late:
@@ -44,8 +44,10 @@ def of_exchange(request: Request, exc: BaseException) -> PassingFailure:
         exc = exc.__context__
     cause = clean(exc)
     if isinstance(exc, NotConnected):
-        return NoConnection(f"{where} cannot be reached ({cause}). Is this an Azure VM, and is endpoint right?")
-    return PassingFailure(f"{where} broke off the connection ({cause}).")
+        return NoConnection(
+            f"{where} cannot be reached ({cause}). Check that this is an Azure VM, and that endpoint is correct."
+        )
+    return PassingFailure(f"{where} closed the connection ({cause}).")
 
 
 def of_answer(request: Request, reply: Reply, now: datetime) -> Refused | PassingFailure:

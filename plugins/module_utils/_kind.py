@@ -28,7 +28,7 @@ class Ran(t.NamedTuple):
     @property
     def message(self) -> str:
         """The last line of its output, cleaned: errors before anything else."""
-        lines = (self.err.strip() or self.out.strip() or "it said nothing").splitlines()
+        lines = (self.err.strip() or self.out.strip() or "no output").splitlines()
         return clean(lines[-1], 300)
 
     def succeeded(self, program: str) -> Ran:

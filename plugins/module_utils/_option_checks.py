@@ -34,7 +34,7 @@ def first(*mistakes: str) -> str:
 def text(name: str, value: t.Any) -> str:
     if value is None or (isinstance(value, str) and value.strip()):
         return ""
-    return f"{name} has to be a text that is not empty."
+    return f"{name} has to be a string that is not empty."
 
 
 def texts(name: str, value: t.Any) -> str:
@@ -145,5 +145,5 @@ def environment(name: str, value: t.Any) -> str:
         if not isinstance(key, str) or not _VARIABLE.fullmatch(key):
             return f"{name} has to be a dictionary of variables; one of its names cannot be that of a variable."
         if isinstance(each, bool) or not isinstance(each, (str, int, float)):
-            return f"{name}: the value of {key} has to be a text. Put it into quotes."
+            return f"{name}: the value of {key} has to be a string. Put it into quotes."
     return ""

@@ -71,13 +71,13 @@ DEFAULT_POLICY: t.Final[t.Sequence[t.Mapping[str, t.Any]]] = (
         "event_type": "Freeze",
         "max_duration": 10,
         "action": NOTIFY,
-        "because": "a pause shorter than most timeouts; draining costs more, approving gains nothing",
+        "because": "the pause is shorter than most timeouts, and a drain would take longer",
     },
     {
         "name": "freeze",
         "event_type": "Freeze",
         "action": DRAIN_AND_APPROVE,
-        "because": "the pause is long, or nobody knows how long",
+        "because": "the pause is long, or its length is not known",
     },
     {
         "name": "predicted failure",
@@ -86,13 +86,13 @@ DEFAULT_POLICY: t.Final[t.Sequence[t.Mapping[str, t.Any]]] = (
         "notice": {"min": 86400},
         "urgent": True,
         "action": DRAIN_AND_APPROVE,
-        "because": "hardware that is expected to fail: sooner is safer than later",
+        "because": "the hardware is expected to fail, so the event is not delayed",
     },
     {
         "name": "reboot or move",
         "event_type": ["Reboot", "Redeploy"],
         "action": DRAIN_AND_APPROVE,
-        "because": "a drained host loses nothing, and approving saves the wait",
+        "because": "a drained host loses nothing, and an approval ends the wait for NotBefore",
     },
     {
         "name": "deletion",
@@ -104,7 +104,7 @@ DEFAULT_POLICY: t.Final[t.Sequence[t.Mapping[str, t.Any]]] = (
         "name": "eviction",
         "event_type": "Preempt",
         "action": DRAIN,
-        "because": "half a minute of notice: use all of it",
+        "because": "the notice is only 30 seconds, and all of it is used to drain",
     },
     {
         "name": "eviction is likely",
@@ -115,7 +115,7 @@ DEFAULT_POLICY: t.Final[t.Sequence[t.Mapping[str, t.Any]]] = (
     {
         "name": "anything else",
         "action": NOTIFY,
-        "because": "a type that is not known yet is a person's decision",
+        "because": "the event type is not known, so a person has to decide",
     },
 )
 
@@ -188,7 +188,7 @@ class Rule(t.NamedTuple):
 
 Policy = t.Tuple[Rule, ...]
 
-NO_RULE = Decision(NOTIFY, "no rule", "no rule of the policy matches: a person's decision", False)
+NO_RULE = Decision(NOTIFY, "no rule", "no rule of the policy matches, so a person has to decide", False)
 
 
 def decide(policy: Policy, facts: Facts) -> Decision:
@@ -244,7 +244,7 @@ def _event_type(name: str, where: str) -> str:
     """Azure may announce new types, but hardly one that looks like a known one misspelt."""
     similar = difflib.get_close_matches(name.lower(), [known.lower() for known in KNOWN_TYPES], 1, 0.75)
     if similar and name.lower() not in similar:
-        raise check.WrongSetting(f"{where}: event_type is {quoted(name)}; is {similar[0].capitalize()} meant?")
+        raise check.WrongSetting(f"{where}: event_type is {quoted(name)}; did you mean {similar[0].capitalize()}?")
     return name.lower()
 
 
@@ -255,7 +255,9 @@ def _notice(given: t.Mapping[str, t.Any], where: str) -> Span:
     notice = given["notice"]
     if isinstance(notice, t.Mapping):
         return _span(check.mapping(notice, where, ("min", "max")), "min", "max", where)
-    return Span(most=check.number(notice, where, "a whole number of seconds (at most), or a mapping with min and max"))
+    return Span(
+        most=check.number(notice, where, "a whole number of seconds (at most), or a dictionary with min and max")
+    )
 
 
 def _span(given: t.Mapping[str, t.Any], least: str, most: str, where: str) -> Span:

@@ -304,4 +304,4 @@ def holder(claim: t.Mapping[str, t.Any]) -> Record:
 
 def holder_message(claim: t.Mapping[str, t.Any]) -> str:
     since, until = iso(claim["since"]), iso(claim["silent_until"])
-    return f"{clean(claim['run_name'], 80)} (since {since}, may be silent until {until})"
+    return f"{clean(claim['run_name'], 80)} (claimed at {since}, claim valid until {until})"

@@ -148,8 +148,8 @@ class Folder:
         while (lock := try_lock(os.path.join(self.path, ".lock"))) is None:
             if clock.monotonic() >= give_up:
                 raise PassingFailure(
-                    f"Another process has kept {self.path}/.lock for {LOCK_WAIT:.0f} s, nothing was written. "
-                    "Run again; if it stays so, look which process holds the file."
+                    f"Another process has held the lock {self.path}/.lock for {LOCK_WAIT:.0f} s. Nothing was written. "
+                    "Run again. If this is repeated, find the process that holds the file."
                 )
             clock.sleep(0.05)
         try:
@@ -233,8 +233,8 @@ def explain(exc: OSError, directory: str) -> str:
     if exc.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         advice = "Run with become, or set a graceful_record_dir that this user may read and write."
     elif exc.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-        advice = "Make room on that file system and run again."
+        advice = "Free some space on that file system and run again."
     elif exc.errno in (errno.ENOTDIR, errno.EEXIST, errno.ELOOP, errno.EISDIR):
-        advice = "Something else lies in the place of a file or directory of the record: move it away."
+        advice = "Another file or directory is at this path: move it away."
     where = exc.filename if isinstance(exc.filename, str) else directory
     return f"{where}: {exc.strerror or exc}. If there was a record, it is still there: nothing was lost. {advice}"

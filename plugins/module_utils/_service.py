@@ -74,7 +74,7 @@ class Service:
     def _next_older(self, refusal: Refused) -> str:
         if self.api_version == VERSIONS[-1]:
             raise Refused(
-                f"The metadata service at {self.endpoint} takes none of the API versions from {VERSIONS[0]} to "
+                f"The metadata service at {self.endpoint} supports none of the API versions from {VERSIONS[0]} to "
                 f"{VERSIONS[-1]}; it answered {refusal.status} to the last. Check endpoint, and that this VM has a "
                 "metadata service.",
                 refusal.status,
@@ -99,7 +99,8 @@ class Service:
 
     def _unusable(self, path: str, expected: str, exc: BrokenDocument) -> PassingFailure:
         return PassingFailure(
-            f"What {self.endpoint}{path} sent is not {expected}: {clean(exc)}. Check what answers at endpoint."
+            f"The response of {self.endpoint}{path} is not {expected}: {clean(exc)}. "
+            "Check which service is at endpoint."
         )
 
     def vm_name(self) -> str | None:

@@ -29,7 +29,7 @@ TITLES = {DRAIN: "Drain step", CHECKPOINT: "Checkpoint"}
 MARKS = {DRAIN: "draining", CHECKPOINT: "checkpointed"}
 # Seconds until a failed step is tried again, by the number of its attempts.
 PAUSES = (10.0, 20.0, 40.0, 60.0)
-LEFT_OUT = "it was out of service before the event, and is left so"
+LEFT_OUT = "it was out of service before the event, and stays out of service"
 # Of a machine that is taken away, what can be saved in spite of a failed drain is better than nothing.
 TAKEN_AWAY = ("preempt", "terminate")
 
@@ -102,7 +102,7 @@ class Steps:
         if gave_up:
             return self._give_up(gave_up)
         if not any(entry["ready"] for entry in entries) and not unfinished(self._record):
-            self._keeper.mark(self._claimed, "draining", f"{duration(self._order.seconds)} for it")
+            self._keeper.mark(self._claimed, "draining", f"{duration(self._order.seconds)} available")
         try:
             failure = self._take_all(DRAIN, self._order.steps)
             if failure is None or any(entry["event"]["event_type"].lower() in TAKEN_AWAY for entry in entries):
@@ -125,7 +125,8 @@ class Steps:
         return None
 
     def _note_ready(self) -> Json:
-        message = f"{count(len(self._order.steps), 'step')} done, {len(self._order.checkpoint)} saved, all verified"
+        done, saved = count(len(self._order.steps), "drain step"), count(len(self._order.checkpoint), "checkpoint")
+        message = f"{done} done, {saved} saved, all verified"
         with self._keeper.change(self._claimed) as (record, own):
             for entry in own.values():
                 if not entry["ready"]:
@@ -161,8 +162,8 @@ class Steps:
         step["timeout"] = item.get("timeout")
         if noted is not None and noted["kind"] != item["kind"]:
             message = (
-                f"it is of kind {item['kind']}, but an earlier run took one of that name and of kind "
-                f"{clean(noted['kind'], 40)} that is not undone. Give the new one another name"
+                f"its kind is {item['kind']}, but a step with the same name and the kind "
+                f"{clean(noted['kind'], 40)}, from an earlier run, is not undone. Give the new step another name"
             )
             raise Failed(_failure(step, message, False, 0))
         with self._failure_noted(step):
@@ -353,7 +354,7 @@ class Steps:
         left = self._deadline - self._keeper.clock.monotonic()
         left = min(left, float(step["timeout"])) if step.get("timeout") else left
         if left <= 0:
-            raise Late("no time is left for it")
+            raise Late("no time is left")
         return left
 
     def _tools(self, step: Json, noted: Json | None) -> Tools:

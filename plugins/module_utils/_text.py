@@ -94,7 +94,7 @@ def listed(names: t.Sequence[t.Any], show: int = 5) -> str:
     shown = [clean(name, 80) for name in names[:show]]
     if len(names) > show:
         return f"{', '.join(shown)} and {len(names) - show} more"
-    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}" if shown else "nobody"
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}" if shown else "none"
 
 
 def quoted_list(names: t.Sequence[t.Any], show: int = 5) -> str:

@@ -59,7 +59,7 @@ def checked(where: str, reply: Reply) -> Reply:
     announced = reply.headers.get("Content-Length", "")
     known = announced.isascii() and announced.isdigit() and len(announced) < 20
     if known and len(reply.body) < int(announced) and reply.status not in (204, 304):
-        raise PassingFailure(f"{where} broke off after {len(reply.body)} of {announced} bytes.")
+        raise PassingFailure(f"{where} sent only {len(reply.body)} of {announced} bytes.")
     return reply
 
 

@@ -34,7 +34,7 @@ def filters_of(params: t.Mapping[str, t.Any]) -> Filters:
             raise WrongOption(f"{name} has an empty entry, which no event matches. Leave it out to mean all events.")
     for status in params["event_statuses"] or ():
         if status.lower() not in ("scheduled", "started"):
-            raise WrongOption(f"event_statuses has {quoted(status)}. Azure knows Scheduled and Started.")
+            raise WrongOption(f"event_statuses has {quoted(status)}. Valid values are Scheduled and Started.")
     return Filters(**{name: params[name] or () for name in LISTS}, only_mine=params["only_mine"])
 
 
@@ -61,7 +61,7 @@ class Viewpoint:
         name = self._ask()
         if name is None:
             raise WrongOption(
-                f"{option} needs this VM's Azure name, which the service does not tell (a classic VM?). Set vm_name."
+                f"{option} needs this VM's Azure name, which the service does not return (a classic VM?). Set vm_name."
             )
         return name
 
@@ -76,7 +76,7 @@ class Viewpoint:
         reading = self._service.read()
         if self._ask() is None:
             self._warn(
-                "The service does not tell this VM's Azure name (a classic VM?): vm_name and affects_me are null. "
+                "The service does not return this VM's Azure name (a classic VM?): vm_name and affects_me are null. "
                 "Set vm_name to the VM's Azure name."
             )
         for oddity in reading.document.oddities:

@@ -198,7 +198,7 @@ report:
     message:
       description: The same in words.
       type: str
-      sample: 2 steps done, 1 saved, all verified
+      sample: 2 drain steps done, 1 checkpoint saved, all verified
     next:
       description: A step that only the controller can take.
       type: dict

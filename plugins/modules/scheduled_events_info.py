@@ -123,7 +123,7 @@ document_incarnation:
   type: int
   sample: 16
 vm_name:
-  description: This VM's Azure name; V(none) where the service does not tell it and O(vm_name) is not set.
+  description: This VM's Azure name; V(none) where the service does not return it and O(vm_name) is not set.
   returned: success
   type: str
   sample: web_0

@@ -69,11 +69,11 @@ def _readiness(this: Pass, host: str, event_id: str) -> Json:
     elif report["state"] != "ready":
         reason = report["message"] or report["state"]
     elif report["order"] != "ready" or event_id not in map(same_id, result["events"]):
-        reason = "it is ready for another event only"
+        reason = "it is ready only for another event"
     elif age > _max_report_age(this):
         reason = f"its report is {age:.0f} s old; it is verified again"
     elif not _is_recorded_as_ready(this, result, event_id):
-        reason = "its record does not say that this run has verified it; it is verified again"
+        reason = "its record has no verification by this run; the host is verified again"
     else:
         return {"ready": True, "reason": report["message"]}
     return {"ready": False, "reason": reason}
@@ -105,7 +105,9 @@ def _holds_of_run(this: Pass, event_id: str) -> list[str]:
     if event["confirmed"] is False:
         holds.append("Nobody confirmed the approval.")
     if this.now - _last_request(this, event_id) < UNCONFIRMED_FOR:
-        holds.append("an approval was sent and is not confirmed yet; it is not sent again until that is clear")
+        holds.append(
+            f"an approval was sent and is not confirmed yet; it is not sent again within {UNCONFIRMED_FOR:g} s"
+        )
     return [hold for hold in holds if hold]
 
 
@@ -152,7 +154,7 @@ def _why_ignored(event: Json) -> str:
 def _why_held(event: Json, reports: Reports) -> list[str]:
     """Why the event is not approved now. What is missing in the plan or has the wrong type is a reason, too."""
     holds, hosts = event.get("holds"), event.get("hosts")
-    reasons = list(holds) if isinstance(holds, list) else ["the plan does not clear it"]
+    reasons = list(holds) if isinstance(holds, list) else ["the plan does not allow its approval"]
     if event.get("approvable") is not True and not reasons:
         reasons.append("the policy does not allow it to be approved")
     if not hosts:

@@ -22,7 +22,7 @@ Json = dict[str, t.Any]
 Find = t.Callable[[str, bool], tuple[str, list[str]]]
 BY_CONTROLLER = ("haproxy", "tasks")
 MOST_PASSES = 100
-NOT_RUN = "its tasks were not run to their end; what Ansible printed before this says why"
+NOT_RUN = "its tasks did not finish; see the output of Ansible above"
 # The options of a step of kind tasks that are used in each mode. A probe may also be a condition.
 TASKS = {"do": ("do", "probe"), "verify": (None, "probe"), "undo": ("undo", "undo_probe")}
 
@@ -63,7 +63,9 @@ def described(step: Json, items: t.Sequence[Json], now: float, find: Find, platf
     result["tasks"] = tasks_of(step, platform)
     result["options"] = given["options"] if given else {}
     if step["mode"] == "fetch" and result["options"].get("to") != "controller":
-        result.update(broken="It has no longer the option to: controller. Nothing was fetched.", tasks="nothing.yml")
+        result.update(
+            broken="The checkpoint no longer has the option 'to: controller'. Nothing was fetched.", tasks="nothing.yml"
+        )
     if step["kind"] not in BY_CONTROLLER:
         return result
     if given is None:

@@ -159,8 +159,8 @@ def _objections(host: str, answer: Answer, drill: Json) -> list[str]:
     for entry in ((observation["record"] or {}).get("events") or {}).values():
         event, claim = entry["event"], entry["claim"]
         found.append(
-            f"{claim['run_name']} has not put it back after {event['event_type']} {event['event_id']}; "
-            "graceful.azure.maintenance does that"
+            f"the run {claim['run_name']} has not put it back after {event['event_type']} {event['event_id']}. "
+            "Run graceful.azure.maintenance first"
         )
     announced = [event for event in observation["events"] or [] if event["affects_me"] is not False]
     found += [f"Azure has announced a {event['event_type']} ({event['event_id']}) to it" for event in announced]
@@ -236,7 +236,7 @@ def margin(data: t.Any) -> Json:
 def drill_margin(data: t.Any) -> list[str]:
     """The same as sentences."""
     found = margin(data)
-    noticed = "" if not found["noticed"] else f", {duration(found['noticed'])} of which until it was noticed"
+    noticed = "" if not found["noticed"] else f" (it was noticed after {duration(found['noticed'])})"
     if found["approved"] is not None:
         first = f"Ready and approved {duration(found['approved'])} after the announcement{noticed}."
     elif found["ready"] is not None:

@@ -76,7 +76,7 @@ def read_options(args: t.Mapping[str, t.Any]) -> Options:
         raise WrongOption(f"port is {quoted(args.get('port'))}; give a number from 1 to 65535.")
     for name in ("host", "certfile", "keyfile"):
         if name in options and (not isinstance(options[name], str) or not options[name].strip()):
-            raise WrongOption(f"{name} is {quoted(options[name])}; give a text.")
+            raise WrongOption(f"{name} is {quoted(options[name])}; give a string.")
     if "keyfile" in options and "certfile" not in options:
         raise WrongOption("keyfile is given without certfile.")
     subscriptions = options.get("subscriptions", [])
@@ -207,7 +207,7 @@ def _type_of(entry: t.Any) -> str:
 
 
 def _refused(why: str) -> Answer:
-    return Answer(400, {"error": f"Not taken: {why}."}, log=f"Refused a delivery: {why}.")
+    return Answer(400, {"error": f"Not accepted: {why}."}, log=f"Refused a delivery: {why}.")
 
 
 def vm_name(resource: str) -> str:

@@ -63,7 +63,7 @@ def _from_text(text: str, name: str) -> t.Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
-        raise check.WrongSetting(f"{name} is a text, but not JSON. It has to be {SHAPES}.") from None
+        raise check.WrongSetting(f"{name} is a string, but not JSON. It has to be {SHAPES}.") from None
 
 
 def asked_hosts(
@@ -86,7 +86,9 @@ def asked_hosts(
         return Asked(None, f"{title} names no VMs: all hosts are asked.")
     unknown = [name for name in event["resources"] if same_name(name) not in by_name]
     if unknown:
-        return Asked(None, f"{title}: nobody knows the Azure name {quoted_list(unknown)}, so all hosts are asked.")
+        return Asked(
+            None, f"{title}: no host is known to have the Azure name {quoted_list(unknown)}, so all hosts are asked."
+        )
     affected = sorted({host for name in event["resources"] for host in by_name[same_name(name)]})
     in_play = [host for host in affected if host in play]
     if not in_play:

@@ -19,7 +19,7 @@ from ._settings import PREFIX, SETTINGS, SETTINGS_ON, Settings, read_settings
 Json = dict[str, t.Any]
 # Advice of the module, and with the variables of users.
 ADVICE = {
-    "is endpoint right?": "is {prefix}endpoint right?",
+    "that endpoint is correct.": "that {prefix}endpoint is correct.",
     "leave read_timeout above 120 for it.": "run the playbook prepare, which waits for it.",
 }
 # The event in templates while there is none.

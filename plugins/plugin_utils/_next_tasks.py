@@ -144,12 +144,12 @@ def _why_left(this: Pass, event_id: str) -> str:
     if entry["wait_until"]:
         return f"{title} is deferred until {entry['wait_until']}: start another run then"
     if this.is_blocked(event_id):
-        return f"what holds {title} has to be corrected before anything is begun"
+        return f"{title} is held, and nothing is started for it until the reason is corrected"
     if this.has_timed_out(event_id):
-        return f"{title} is not over in the time that a run waits for it (graceful_gone_timeout)"
+        return f"{title} was not over within the time that graceful_gone_timeout allows"
     if event["holds"]:
         return f"this run can do nothing more about {title}"
-    return f"nothing is to be done about {title}"
+    return f"nothing has to be done for {title}"
 
 
 def _is_left_drained(this: Pass, host: str) -> bool:

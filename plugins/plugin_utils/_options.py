@@ -26,7 +26,7 @@ TYPES = {
     "list": "a list",
     "path": "a path",
     "raw": "a value",
-    "str": "a text",
+    "str": "a string",
 }
 # A program and its arguments. The argument spec would split a text at its commas.
 PROGRAMS = ("do", "undo", "probe", "argv")
@@ -44,7 +44,7 @@ def validated(given: t.Any, specs: Specs, where: str, rules: t.Mapping[str, t.An
     for key in given:
         if key not in specs:
             near = difflib.get_close_matches(str(key), list(specs), 1)
-            hint = f"; is {near[0]} meant?" if near else f". Allowed are: {', '.join(specs)}."
+            hint = f"; did you mean {near[0]}?" if near else f". Allowed are: {', '.join(specs)}."
             raise WrongSetting(f"{where} has the key {quoted(key)}, which is not known{hint}")
     options = {key: value for key, value in given.items() if value is not None}
     for key, value in options.items():

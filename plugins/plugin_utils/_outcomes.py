@@ -56,7 +56,10 @@ def host_result(run: Json, host: str) -> tuple[str, str]:
     if state["put_back_failures"]:
         return "failed", state["last_message"]
     if any(entry["claim"]["run_id"] == run["run_id"] and not entry["lapsed"] for entry in entries):
-        return "left drained", "the event still stands; the next run restores it once the event is gone"
+        return (
+            "left drained",
+            "the event is still announced; start another run when it is over, and that run puts the host back",
+        )
     return "restored" if state["put_back"] else "untouched", was_caught(run, host)
 
 

@@ -192,7 +192,9 @@ def _decision(event: MergedEvent, host: Host, fleet: Fleet, left: int | None) ->
         or claimed_for < decision.expires_after
     ):
         return decision
-    because = f"nothing has followed within {duration(decision.expires_after)}, so nothing is drained for it any more"
+    because = (
+        f"no other event followed within {duration(decision.expires_after)}, so no host is drained for it any more"
+    )
     return decision._replace(action=NOTIFY, because=because, lapsed=True)
 
 
@@ -262,13 +264,13 @@ def _host_holds(event: MergedEvent, hosts: t.Iterable[Host]) -> list[str]:
         # Beside the others: a mistake has to be corrected in any case.
         holds.extend(f"{clean(host.name)}: {clean(mistake, 300)}" for mistake in host.mistakes)
     if outside:
-        holds.append(f"{listed(outside)} {is_or_are(outside)} outside this run (--limit)")
+        holds.append(f"{listed(outside)} {is_or_are(outside)} outside this run (--limit or graceful_hosts)")
     if not_reached:
         holds.append(f"{listed(not_reached)} cannot be reached")
     if not_observing:
         holds.append(
-            f"{listed(not_observing)} {is_or_are(not_observing)} named in it but did not see it when asked: too early,"
-            " or another VM has that name"
+            f"{listed(not_observing)} {is_or_are(not_observing)} named in it, but the metadata service there does not "
+            "show it: it is too early, or another VM has the same Azure name"
         )
     return holds
 
@@ -319,7 +321,9 @@ def _deferred_by_window(draft: _Draft, fleet: Fleet, now: datetime) -> bool:
     opening = common_opening(windows, now, draft.latest) if windows else now
     hours = " and ".join(sorted(clean(window.text) for window in windows))
     if opening is None:
-        draft.reason += f" It is outside graceful_window ({hours}), which opens too late for it."
+        draft.reason += (
+            f" It is handled outside graceful_window ({hours}), which does not open before the drain has to begin."
+        )
     if opening is None or opening == now:
         return False
     _defer(draft, opening, f"graceful_window is {hours}")
@@ -400,7 +404,10 @@ def _summary(drafts: t.Sequence[_Draft], fleet: Fleet, missing_groups: t.Sequenc
     lines = [f"Events: {len(drafts)}. Affected hosts: {len(affected)} of {len(fleet.hosts)}."]
     not_reached = [host.name for host in fleet.hosts.values() if host.targeted and not host.reachable]
     if not_reached:
-        lines.append(f"Not reached, so it is not known what is announced to them: {listed(not_reached)}.")
+        lines.append(
+            "Hosts that could not be reached, so it is not known what Azure has announced to them: "
+            f"{listed(not_reached)}."
+        )
     failed = [host for host in fleet.hosts.values() if host.targeted and host.reachable and host.error]
     lines += [f"{clean(host.name)} could not be asked: {quoted(host.error, 200)}" for host in failed]
     return [*lines, *missing_groups]

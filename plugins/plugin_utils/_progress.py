@@ -24,13 +24,13 @@ HOST_STATES = {
     "failed": "FAILED",
     "waiting": "ready",
     "put_back": "back in service",
-    "held_by_other_run": "left to another run",
+    "held_by_other_run": "handled by another run",
     "gone": "its event is gone",
 }
 NEXT = {
     APPROVE: "approve the event, wait until it is over, and put the hosts back",
     CONFIRM: "ask a person, and verify again that all hosts are ready",
-    FINISH: "report",
+    FINISH: "write the report",
     NOTHING: "look at all hosts again",
 }
 NEXT_BY_ORDER = {
@@ -183,7 +183,7 @@ def _host_state(run: Json, host: str) -> str:
         return "this run does nothing more for it; another run can take over"
     if report["state"] == "put_back" and (caught := was_caught(run, host)):
         return caught
-    step = "is put back" if report["order"] == "put_back" else "drains"
+    step = "being put back" if report["order"] == "put_back" else "draining"
     word = {**HOST_STATES, "next": step, "working": step}.get(report["state"], "")
     tries = f" (attempt {report['attempts']})" if report["attempts"] > 1 else ""
     return f"{word}{tries}: {sentence(report['message'])}" if word and report["message"] else word

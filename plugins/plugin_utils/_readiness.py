@@ -10,7 +10,7 @@ import typing as t
 
 from ..module_utils._document import same_name
 from ..module_utils._policy import validate_policy
-from ..module_utils._text import clean, is_or_are, listed, quoted_list
+from ..module_utils._text import clean, listed, quoted_list
 
 Json = dict[str, t.Any]
 # The answer of a host (reachable, error, report, observation), and of its variables mistakes, drain_not_set,
@@ -18,7 +18,7 @@ Json = dict[str, t.Any]
 Answer = t.Mapping[str, t.Any]
 LIBRARY = "Python library (requests)"
 HEADER = ("host", "ready", "Azure name", "endpoint", "clock", "announced")
-REPEAT = "Repeat this within 24 hours: Azure disables the service for a VM that does not ask."
+REPEAT = "Repeat this within 24 hours: Azure disables the service for a VM that has sent no request for 24 hours."
 RESTARTS = (
     "The service is enabled now, so restarts from the portal or the CLI wait for an approval, or for their whole "
     "notice (about 15 minutes). A rule of graceful_policy can approve them, or Azure's scheduledEventsPolicy: see the "
@@ -83,7 +83,7 @@ def _service_problem(answer: Answer, max_clock_offset: float) -> str:
 def record_problem(answer: Answer) -> str:
     report, observation = answer["report"] or {}, answer["observation"] or {}
     why = report.get("message") if report.get("state") == "failed" else observation.get("record_error")
-    return f"It cannot keep the record of a maintenance (graceful_record_dir): {why}" if why else ""
+    return f"The host cannot write the record of a maintenance (graceful_record_dir): {why}" if why else ""
 
 
 def _shared_name(host: str, answers: t.Mapping[str, Answer]) -> str:
@@ -154,8 +154,7 @@ def _remarks(
         missing = sorted({group for answer in answers.values() for group in answer["groups"][key]} - set(groups))
         if missing:
             lines.append(
-                f"Warning: graceful_{key} names {quoted_list(missing)}, which {is_or_are(missing)} no group of the "
-                f"inventory: {means}."
+                f"Warning: graceful_{key} names {quoted_list(missing)}, which the inventory does not have: {means}."
             )
     if any((answer["observation"] or {}).get("events") is not None for answer in answers.values()):
         lines.append(RESTARTS)

@@ -51,10 +51,11 @@ def failure_of(whole: Json, page: str = "") -> str:
     result = whole["result"]
     where = f"the recap above and the report ({page}) say why." if page else "the recap above says why."
     if whole["drill"] and result != "done":
-        return f"The drill did not go through, it ended with {result}; {where}"
+        return f"The drill was not completed (result: {result}); {where}"
     if whole["run"]["check_mode"] and result == "failed":
         return f"The check has found something that has to be corrected; {where}"
-    return {"held": f"An event was held; {where}", "failed": f"The maintenance has failed; {where}"}.get(result, "")
+    held = f"At least one event was held (not approved); {where} See 'When something is held' in docs/maintenance.md."
+    return {"held": held, "failed": f"The maintenance failed; {where}"}.get(result, "")
 
 
 def last_occasions(whole: Json) -> list[str]:
@@ -115,7 +116,7 @@ def _event_message(run: Json, event: Json, outcome: str) -> str:
     if outcome in ("planned", "notified", "ignored"):
         word = "would be held" if outcome == "planned" and event["holds"] else outcome
         return f"{word}: {entry['reason']}"
-    parts = [f"{'left to another run' if outcome == 'held_by_other_run' else outcome}: {event_title(entry)}"]
+    parts = [f"{'handled by another run' if outcome == 'held_by_other_run' else outcome}: {event_title(entry)}"]
     if event["approved_by"]:
         parts.append(f"approved by {clean(event['approved_by'], 80)}")
     if outcome == "drained" and entry["lapsed"]:
@@ -178,7 +179,9 @@ def _recap(run: Json, hosts: t.Mapping[str, Json], events: t.Sequence[Json]) -> 
         lines += [event["message"], *(f"  because {sentence(reason)}" for reason in event["holds"])]
     results = {host: _host_line(one) for host, one in hosts.items()}
     results = {host: line for host, line in results.items() if host not in others or line != "untouched."}
-    unknown = {host: f"nobody knows what Azure has announced to it ({why})" for host, why in not_asked.items()}
+    unknown = {
+        host: f"it is not known what Azure has announced to this host ({why})" for host, why in not_asked.items()
+    }
     for by_host in (results, others, unknown if run["finished"] else {}, record_errors):
         lines += [f"{clean(host, 80)}: {text}" for host, text in by_host.items()]
     lines += [mistake for mistake in _mistakes(run) if not any(mistake in line for line in lines)]
@@ -210,6 +213,7 @@ def _claimed_by_others(run: Json) -> dict[str, str]:
             if claim["silent_until"] > state["host_time"]:
                 until = iso(claim["silent_until"])
                 lines[host] += (
-                    f" If that run is dead: run again after {until}, or at once with -e graceful_force_claim=true."
+                    f" If that run was killed: start another run after {until}, or at once with "
+                    "-e graceful_force_claim=true."
                 )
     return lines

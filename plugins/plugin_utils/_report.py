@@ -19,13 +19,13 @@ from ..module_utils._text import masked
 VERDICTS = {
     "done": "Maintenance done",
     "held": "Held: not approved",
-    "failed": "Failed: a person is needed",
+    "failed": "Failed: action is required",
     "deferred": "Deferred: it is not time yet",
     "nothing": "Nothing to do",
     "planned": "Planned: nothing was changed",
     "in progress": "In progress",
 }
-# Results of a host for which a person is needed.
+# Results of a host for which action is required.
 BAD_RESULTS = ("failed", "left drained", "unreachable")
 T = t.TypeVar("T")
 

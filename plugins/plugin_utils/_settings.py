@@ -59,7 +59,7 @@ class Setting(t.NamedTuple):
 
 def _text(value: t.Any, name: str) -> str:
     if isinstance(value, (list, t.Mapping)):
-        raise check.refuse(name, "a text", value)
+        raise check.refuse(name, "a string", value)
     return str(value)
 
 
@@ -147,10 +147,12 @@ def _kinds(package: t.Any, phase: str, noun: str, platform: str = LINUX) -> Chec
                 raise check.refuse(where, "a dictionary with a name and a kind", given)
             title, kind = given.get("name"), given.get("kind")
             if not isinstance(title, str) or not title.strip():
-                raise WrongSetting(f"{where} has no name. Give it one, an operator will read it.")
+                raise WrongSetting(f"{where} has no name. Set name: messages use it.")
             where = f"{noun} {quoted(title)}"
             if any(item["name"] == title for item in items):
-                raise WrongSetting(f"Two entries of {name} have the name {quoted(title)}. Give each its own.")
+                raise WrongSetting(
+                    f"Two entries of {name} have the name {quoted(title)}. Give each entry a different name."
+                )
             if not isinstance(kind, str) or kind not in package.NAMES:
                 problem = "has no kind" if kind is None else f"has the unknown kind {quoted(kind)}"
                 raise WrongSetting(f"{where} {problem}. Kinds are: {possible()}.")
@@ -279,7 +281,7 @@ SETTINGS: t.Final[t.Mapping[str, Setting]] = {
     "gone_timeout": Setting(
         "int", 1800, "Seconds after NotBefore until an event has to be gone. No run waits for more than a day.", seconds
     ),
-    "vm_name": Setting("str", None, "The Azure name, where the service does not tell it (classic VMs).", _text),
+    "vm_name": Setting("str", None, "The Azure name, where the service does not return it (classic VMs).", _text),
     "endpoint": Setting("str", "auto", "Where the metadata service is.", _endpoint),
     "api_version": Setting("str", "2020-07-01", "Version of the metadata service, or `auto`.", _text),
     "record_dir": Setting("path", "/var/lib/graceful/records", "Directory for the record, on the host.", _path),
@@ -438,12 +440,12 @@ def misspelt(variables: t.Mapping[str, t.Any]) -> dict[str, str]:
         if not isinstance(name, str) or not name.startswith(PREFIX):
             meant = _meant(name) if isinstance(name, str) else ""
             if meant:
-                found[name] = f"{clean(name, 80)} is set, but {NO_SUCH_VARIABLE}. Is {meant} meant?"
+                found[name] = f"{clean(name, 80)} is set, but {NO_SUCH_VARIABLE}. Did you mean {meant}?"
             continue
         key = name[len(PREFIX) :]
         if key not in known:
             near = difflib.get_close_matches(key, list(SETTINGS), 1)
-            hint = f"Is {PREFIX}{near[0]} meant?" if near else "docs/maintenance.md lists all variables."
+            hint = f"Did you mean {PREFIX}{near[0]}?" if near else "docs/maintenance.md lists all variables."
             found[name] = f"{clean(name, 80)} is set, but {NO_SUCH_VARIABLE}. {hint}"
     return found
 
@@ -467,7 +469,7 @@ def misspelt_for_role(role: str, variables: t.Mapping[str, t.Any]) -> list[str]:
     for name in variables:
         if isinstance(name, str) and name.startswith(f"{role}_") and name not in options:
             near = difflib.get_close_matches(name, unset, 1, NEAR)
-            found += [f"{clean(name, 80)} is set, but {NO_SUCH_VARIABLE}. Is {one} meant?" for one in near]
+            found += [f"{clean(name, 80)} is set, but {NO_SUCH_VARIABLE}. Did you mean {one}?" for one in near]
     return found
 
 

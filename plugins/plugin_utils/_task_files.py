@@ -48,7 +48,7 @@ def find(name: str, places: t.Sequence[str]) -> str:
     for path in paths:
         if os.path.isfile(path):
             return os.path.abspath(path)
-    raise Unusable(f"which is not there; it was looked for at {', '.join(paths) or 'no place'}")
+    raise Unusable(f"which does not exist. Searched: {', '.join(paths) or 'no place'}")
 
 
 def read(path: str, action: ActionBase, probe: bool, known: t.Collection[str] = ()) -> list[str]:
@@ -71,7 +71,7 @@ def read(path: str, action: ActionBase, probe: bool, known: t.Collection[str] = 
         elif probe and not _registered(task) and _bare(task.action) not in ON_THE_CONTROLLER:
             raise Unusable(
                 f"whose task {quoted(task.get_name(), 80)} registers nothing. In a probe each task that runs on "
-                "the host needs a register: without it nobody knows whether the task reached the host"
+                "the host needs a register: without it, the run cannot tell whether the task reached the host"
             )
     return [name for name in map(_registered, tasks) if name]
 

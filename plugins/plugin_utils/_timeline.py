@@ -159,7 +159,7 @@ def _event(event: Event, number: int) -> str:
     if event.message:
         body += f'<p class="message">{shown(event.message)}</p>\n'
     if event.holds:
-        body += f'<div class="holds"><h3>What holds it</h3><ul>{_items(event.holds)}</ul></div>\n'
+        body += f'<div class="holds"><h3>Why it is held</h3><ul>{_items(event.holds)}</ul></div>\n'
     facts = "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in _facts(event) if value)
     return _card(f"e{number}", f"<bdi>{shown(title)}</bdi> {_badge(event.outcome)}", f"{body}<dl>{facts}</dl>")
 
@@ -168,7 +168,7 @@ def _facts(event: Event) -> list[tuple[str, str]]:
     noticed = [] if event.noticed is None else [f"{stamp(event.noticed)} UTC"]
     if event.not_before is not None:
         when = stamp(event.not_before, event.noticed)
-        noticed.append(f"Azure starts not before {when}{_later(event.noticed, event.not_before)}")
+        noticed.append(f"not before (earliest start) {when}{_later(event.noticed, event.not_before)}")
     approved = ""
     if event.approved is not None:
         by = f" by <bdi>{shown(event.approved_by, 80)}</bdi>" if event.approved_by else ""
@@ -245,8 +245,8 @@ def _picture(report: Report, hosts: t.Sequence[Host], times: t.Sequence[float]) 
     lanes += [scale] if len(lanes) > 12 else []
     label = f"{count(len(report.events), 'event')} and {count(len(hosts), 'host')} from {clock(axis.first)} to "
     label += f"{clock(axis.last)} UTC. The table below has the same data."
-    notes = "What begins at the left edge was earlier. " if times[0] < axis.first else ""
-    notes += "What is at the right edge was later." if times[-1] > axis.last else ""
+    notes = "Phases at the left edge began earlier. " if times[0] < axis.first else ""
+    notes += "Phases at the right edge were later." if times[-1] > axis.last else ""
     return (
         '<div class="picture" role="region" tabindex="0" aria-label="Timeline as a picture">'
         f'<div class="lanes" role="img" aria-label="{label}">\n<div class="grid">{grid}</div>\n'
@@ -270,7 +270,7 @@ def _lane(name: str, result: str, phases: t.Sequence[Phase], axis: Axis, limit: 
     ends = [*(phase.at for phase in phases[1:]), None]
     parts = [_bar(*each) for each in zip(phases, edges, edges[1:], ends, strict=False)]
     if axis.shows(limit):
-        hint = f"Azure starts not before {clock(limit)}"
+        hint = f"Not before (earliest start) {clock(limit)}"
         parts.append(f'<i class="limit" style="left:{axis.at(limit):.2f}%" title="{hint}"></i>')
     return f'<div class="lane">{_who(name, result)}<div class="track">{"".join(parts)}</div></div>'
 
@@ -305,7 +305,7 @@ def _legend(hosts: t.Sequence[Host], limit: bool) -> str:
         for what in HOST_PHASES
         if what in seen
     ]
-    items += ['<li><span class="box"><i class="limit"></i></span>Azure starts not before</li>'] if limit else []
+    items += ['<li><span class="box"><i class="limit"></i></span>Not before (earliest start)</li>'] if limit else []
     return f'<ul class="legend" aria-label="Legend">{"".join(items)}</ul>\n' if items else ""
 
 

@@ -21,7 +21,7 @@ HEADLINES = {
     "held": "Azure maintenance held: not approved",
     "approved": "Azure maintenance approved",
     "restored": "Azure maintenance is over",
-    "failed": "Azure maintenance failed: a person is needed",
+    "failed": "Azure maintenance failed: action is required",
     "finished": "Azure maintenance run finished",
 }
 # PagerDuty opens an alert on these occasions, with this severity, and closes it when the hosts are restored.

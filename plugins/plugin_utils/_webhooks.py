@@ -150,7 +150,7 @@ def failure(exc: BaseException) -> str:
     for kinds, reason in (
         (TimeoutError, LATE),
         (ssl.SSLError, "has a certificate or TLS that was not accepted"),
-        (socket.gaierror, "has a name that is not known"),
+        (socket.gaierror, "has a host name that cannot be resolved"),
         (ConnectionRefusedError, "refused the connection"),
         ((ConnectionError, http.client.IncompleteRead), "closed the connection"),
         ((http.client.InvalidURL, UnicodeError), "has a URL that is not valid"),

@@ -151,10 +151,10 @@ def steps_of(result: Json) -> dict[str, str] | None:
     return None if record is None else {one["name"]: one["status"] for one in record["steps"]}
 
 
-READY = "[0-9]+ steps? done, [0-9]+ saved, all verified"
+READY = "[0-9]+ drain steps? done, [0-9]+ checkpoints? saved, all verified"
 DONE = "everything is undone"
 DONE_AND_HEALTHY = "everything is undone, and the health checks have passed"
-NOT_FRESH = "This host has not verified in the last moments that it is ready.*"
+NOT_FRESH = "The last check that this host is ready is too old.*"
 BEGIN: Json = {"wait": LONG}
 ONE: Json = {"steps": [step("one")], "wait": LONG}
 BOTH: Json = {"steps": [step("one"), step("two")], "wait": LONG}
@@ -178,7 +178,7 @@ CASES: t.Sequence[Case] = (
         "a_host_with_nothing_to_drain",
         (
             Turn("ready", "skipped", "Check mode: nothing was done.", check=True),
-            Turn("ready", "ready", "0 steps done, 0 saved, all verified", BEGIN, steps={}),
+            Turn("ready", "ready", "0 drain steps done, 0 checkpoints saved, all verified", BEGIN, steps={}),
             Turn("approve", "approved", "", steps={}),
             Turn("approve", "approved", "It is approved already.", steps={}),
             Turn("put_back", "waiting", "waits until the event is over: Reboot Started", {"wait": 1}, steps={}),
@@ -300,7 +300,7 @@ CASES: t.Sequence[Case] = (
             Turn(
                 "ready",
                 "failed",
-                r"Drain step 'one' \(command\) was not done in time: no time is left for it",
+                r"Drain step 'one' \(command\) was not done in time: no time is left",
                 {**ONE, "seconds": 0},
                 steps={"one": "failed"},
             ),
@@ -317,7 +317,7 @@ CASES: t.Sequence[Case] = (
             Turn(
                 "approve",
                 "held_by_other_run",
-                r"This run does not hold the claim of the event any more: the second \(since .*\) holds it\. .*",
+                r"This run does not hold the claim of the event any more: the second \(claimed at .*\) holds it\. .*",
             ),
             Turn("release", "released", "0 claims released", steps={"one": "done"}),
             Turn("release", "released", "1 claim released", {"run_id": "second"}, steps={"one": "done"}),
@@ -361,7 +361,7 @@ CASES: t.Sequence[Case] = (
             Turn(
                 "approve",
                 "unexpected",
-                r"\S+ was not approved: it is now of the type 'Reboot', expected was .*",
+                r"\S+ was not approved: its type is now 'Reboot', expected: .*",
                 {"event": {"event_type": "Freeze"}},
                 steps={},
             ),
@@ -465,7 +465,7 @@ CASES: t.Sequence[Case] = (
             Turn(
                 "ready",
                 "failed",
-                r"Drain step 'one' \(tasks\) failed: it is of kind tasks, but an earlier run took one of that name .*",
+                r"Drain step 'one' \(tasks\) failed: its kind is tasks, but a step with the same name and the kind .*",
                 {"steps": [by_controller("one")], "wait": 0},
                 steps={"one": "done"},
             ),

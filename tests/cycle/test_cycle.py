@@ -622,7 +622,7 @@ def test_a_group_that_does_not_exist_is_said(fleet: Fleet) -> None:
     fleet.announce("web1")
     run = fleet.run("-e", "graceful_hosts=nobody")
     assert run.status == 2
-    assert "graceful_hosts is nobody, which no host and no group of the inventory is called" in run.output
+    assert "graceful_hosts is nobody, but the inventory has no such host or group" in run.output
     assert fleet.posts() == []
 
 

@@ -72,7 +72,7 @@ def test_no_host_is_lost_because_of_another_whatever_the_play_and_the_configurat
     outcomes = {event["hosts"][0]: event["outcome"] for event in run.report["events"]}
     assert (outcomes["web1"], outcomes["web3"]) == ("completed", "completed"), run.messages
     assert outcomes["web2"] != "completed"
-    assert "were not run to their end" in run.messages
+    assert "its tasks did not finish" in run.messages
     fleet.check_all_back()
 
 
@@ -109,6 +109,6 @@ def test_check_mode_says_of_a_list_of_hosts_who_cannot_keep_a_record(fleet: Flee
     chosen = ("-e", '{"graceful_hosts": ["web1", "web2"]}')
     run = fleet.run("--check", *chosen)
     assert run.status == 2, run.output[-4000:]
-    assert "It cannot keep the record of a maintenance (graceful_record_dir)" in run.messages
+    assert "The host cannot write the record of a maintenance (graceful_record_dir)" in run.messages
     assert set(run.report["hosts"]) <= {"web1", "web2"}
     assert "[web3]" not in run.output.split("TASK [graceful.azure.maintenance", 1)[1]

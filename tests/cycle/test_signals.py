@@ -112,7 +112,7 @@ def test_a_host_that_is_not_reached_or_not_in_the_run_is_called_by_its_name(flee
     # web2 could not be asked.
     assert run.status == 2, run.output[-4000:]
     assert "web2 cannot be reached" in run.messages, run.messages
-    assert "web3 is outside this run (--limit)" in run.messages, run.messages
+    assert "web3 is outside this run (--limit or graceful_hosts)" in run.messages, run.messages
     assert "no inventory host" not in run.output
 
 
@@ -220,7 +220,7 @@ def test_check_mode_notices_a_task_file_that_is_not_there(fleet: Fleet) -> None:
     ]
     run = fleet.run("--check")
     assert run.status == 2, run.output[-4000:]
-    assert re.search(r"web2: .*'no\.yml', which is not there; it was looked for at ", run.messages), run.messages
+    assert re.search(r"web2: .*'no\.yml', which does not exist. Searched: ", run.messages), run.messages
 
 
 def test_a_host_pattern_under_a_name_that_does_not_exist_ends_the_run_or_holds(fleet: Fleet) -> None:
@@ -228,12 +228,12 @@ def test_a_host_pattern_under_a_name_that_does_not_exist_ends_the_run_or_holds(f
     fleet.announce("web1")
     run = fleet.run("-e", "graceful_host=web1")
     assert run.status == 2, run.output[-4000:]
-    assert "graceful_host is set, but there is no such variable. Is graceful_hosts meant?" in run.output
+    assert "graceful_host is set, but there is no such variable. Did you mean graceful_hosts?" in run.output
     assert "has no attribute" not in run.output
     fleet.variables["web1"]["graceful_host"] = "web1"
     run = fleet.run()
     assert run.status == 2, run.output[-4000:]
-    assert "web1: graceful_host is set, but there is no such variable. Is graceful_hosts meant?" in run.messages
+    assert "web1: graceful_host is set, but there is no such variable. Did you mean graceful_hosts?" in run.messages
     assert fleet.log("web1") == []
     assert fleet.posts() == []
 
@@ -242,7 +242,7 @@ def test_check_mode_ends_with_2_if_something_is_written_wrong_although_nothing_i
     fleet.variables["web2"]["graceful_polcy"] = []
     run = fleet.run("--check")
     assert run.status == 2, run.output[-4000:]
-    assert "web2: graceful_polcy is set, but there is no such variable. Is graceful_policy meant?" in run.messages
+    assert "web2: graceful_polcy is set, but there is no such variable. Did you mean graceful_policy?" in run.messages
 
 
 def test_a_host_is_put_back_if_no_eviction_follows_a_recommendation(fleet: Fleet) -> None:

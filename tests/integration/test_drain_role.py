@@ -291,7 +291,7 @@ def test_everything_is_drained_once_and_undone_in_reverse_order(stage: Stage) ->
     first, again, undone = outcome.reports
     names = ["balancer", "users", "queue", "front", "back"]
     assert first["ready"], first
-    assert first["reason"].startswith("5 steps done")
+    assert first["reason"].startswith("5 drain steps done")
     assert outcome.statuses() == dict.fromkeys(names, "done")
     assert [mark["what"] for mark in first["timeline"]] == ["claimed", *["draining"] * 6, "ready"]
     assert again["ready"]

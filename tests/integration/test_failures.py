@@ -40,7 +40,7 @@ SERVICE_CASES = [
     broken(
         "stalled_retried", {"kind": "stall"}, "Tried 2 times", connect_timeout=2, read_timeout=2, retries=9, polls=2
     ),
-    broken("reset_retried", {"kind": "reset"}, "broke off the connection", "Tried 2 times", retries=1, polls=2),
+    broken("reset_retried", {"kind": "reset"}, "closed the connection", "Tried 2 times", retries=1, polls=2),
     broken("not_found", {"kind": "404"}, "404", "does not have api_version '2020-07-01'", "check endpoint", retries=3),
     broken("no_such_version", {"kind": "404"}, "api_version '2024-07-09'", "auto", api_version="2024-07-09", retries=3),
     broken(
@@ -59,7 +59,7 @@ SERVICE_CASES = [
     broken("unavailable", {"kind": "503"}, "503", "Tried 3 times", retries=2, polls=3),
     broken("redirected", {"kind": "redirect"}, "302", "'/metadata/redirected'", "not followed", retries=3),
     broken("html", {"kind": "html"}, "not an events document", "not JSON"),
-    broken("cut_off", {"kind": "truncated"}, "broke off after", "bytes"),
+    broken("cut_off", {"kind": "truncated"}, "sent only", "bytes"),
     broken("cut_json", {"kind": "truncated", "cut": "json"}, "not JSON"),
     broken("empty_body", {"kind": "empty"}, "it is empty", "Tried 3 times", retries=2, polls=3),
     broken("oversized", {"kind": "oversized"}, "more than 1 MiB", "Check that endpoint", retries=3),

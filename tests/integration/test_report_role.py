@@ -381,7 +381,7 @@ def test_webhooks_that_fail_or_hang_are_said_without_their_secrets(play: Play, h
         "webhook 4 of 9 (127.0.0.1) gave no complete answer in time",
         "webhook 5 of 9 (127.0.0.1) refused the connection",
         "webhook 6 of 9: url has to begin with http:// or https:// and to name a host.",
-        "webhook 8 of 9 has the key 'ulr', which is not known; is url meant?",
+        "webhook 8 of 9 has the key 'ulr', which is not known; did you mean url?",
         "webhook 9 of 9 must be a dictionary. Its keys can be: url, format, key, events, headers, timeout.",
     ]
     # Warnings are wrapped.

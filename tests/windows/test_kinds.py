@@ -250,7 +250,7 @@ def test_a_drain_that_is_under_way_is_waited_for(kinds: Session) -> None:
         (cluster(refuses="no quorum"), "could not be drained: no quorum Look with"),
         (cluster(silent="RPC server is unavailable."), "does not answer: RPC server is unavailable. Is its service"),
         (cluster(name="sql9"), "The cluster has no node sql1; its nodes are: sql9, sql2. Correct the step's node"),
-        ({}, "The cmdlet Get-ClusterNode is not there: the PowerShell module FailoverClusters is not installed"),
+        ({}, "The cmdlet Get-ClusterNode does not exist: the PowerShell module FailoverClusters is not installed"),
     ],
 )  # fmt: skip
 def test_a_node_that_cannot_be_drained_is_said(kinds: Session, world: Json, said: str) -> None:
@@ -304,7 +304,7 @@ def test_nothing_is_stopped_while_somebody_is_connected(kinds: Session) -> None:
 @pytest.mark.parametrize(
     ("world", "verb", "said"),
     [
-        ({}, "Look", "Get-WebsiteState is not there: the PowerShell module WebAdministration is not installed"),
+        ({}, "Look", "Get-WebsiteState does not exist: the PowerShell module WebAdministration is not installed"),
         (web(sites={}), "Look", "IIS has no site 'shop', or does not tell its state"),
         (web(pools={}), "Look", "IIS has no application pool 'shop pool'"),
         (web(stops=False), "Do", "After 60 s still: the application pool 'shop pool' is stopping."),
@@ -429,7 +429,7 @@ def test_a_marker_takes_the_host_out(kinds: Session, site: str, tmp_path: Path) 
     host.call("Undo", given)
     assert not marker.exists()
     missing = {**given, "marker": windows.windows_path(tmp_path / "no" / "marker")}
-    assert "cannot be made: its folder is not there" in host.error("Do", missing)
+    assert "cannot be made: its folder does not exist" in host.error("Do", missing)
 
 
 def test_a_marker_may_lie_deep_or_on_a_share(kinds: Session, site: str, tmp_path: Path) -> None:
@@ -669,9 +669,9 @@ def test_an_archive_that_names_other_paths_puts_nothing_back(kinds: Session, tmp
 def test_what_cannot_be_saved_is_said(kinds: Session, tmp_path: Path) -> None:
     saved = Saved(kinds, tmp_path)
     missing = {"paths": [windows.windows_path(tmp_path / "missing")]}
-    assert "is not there, so it cannot be saved" in saved.host.error("Do", missing, **saved.tools)
+    assert "does not exist, so it cannot be saved" in saved.host.error("Do", missing, **saved.tools)
     inside = {**saved.tools, "directory": windows.windows_path(saved.tree / "archives")}
-    assert "lies inside" in saved.host.error("Do", saved.options, **inside)
+    assert "which is to be saved" in saved.host.error("Do", saved.options, **inside)
     assert "The time for it is over. It is not saved" in saved.host.error(
         "Do", saved.options, **{**saved.tools, "seconds": 0}
     )

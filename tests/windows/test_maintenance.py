@@ -56,7 +56,7 @@ def test_a_connection_that_is_dropped_in_the_middle_of_a_drain_costs_nothing(
     ready = {"graceful.azure.host_maintenance": order}
     (found,) = play(tmp_path / "play", [ready], {"windows1": {"fate": str(work / "fate")}}, settings=SETTINGS)
     assert found["status"] == "ok", found
-    assert found["result"]["report"]["message"] == "1 step done, 0 saved, all verified"
+    assert found["result"]["report"]["message"] == "1 drain step done, 0 checkpoints saved, all verified"
     assert len(found["result"]["interruptions"]) == 1
     assert found["result"]["interruptions"][0]["back"]
     assert (work / "did").read_text().split() == ["once"], "the work has gone on without its connection"

@@ -84,5 +84,5 @@ def test_an_event_is_read_and_a_host_is_drained(host: Json, tmp_path: Path) -> N
     assert read["status"] == "ok", read
     assert [one["event_id"] for one in read["result"]["events"]] == ["REACHED-1"]
     assert ready["status"] == "ok", ready
-    assert ready["result"]["report"]["message"] == "1 step done, 0 saved, all verified"
+    assert ready["result"]["report"]["message"] == "1 drain step done, 0 checkpoints saved, all verified"
     assert (work / "flag").exists()

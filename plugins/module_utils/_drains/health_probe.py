@@ -208,7 +208,7 @@ class Step(Kind):
             pass
         except FileNotFoundError as exc:
             if wanted:
-                raise EventsError(f"The marker {shown} cannot be made: its folder is not there.") from exc
+                raise EventsError(f"The marker {shown} cannot be made: its folder does not exist.") from exc
         except OSError as exc:
             raise EventsError(f"The marker {shown} cannot be changed: {exc.strerror}.") from exc
 

@@ -92,7 +92,7 @@ class Planner:
         if back:
             lapsed = [key for key in back if key in standing and self._has_lapsed(standing[key], record, host)]
             order = self._order("put_back", list(back.values()), UNDOING, drain=True)._replace(lapsed=lapsed)
-            return Plan(order, "what was done is undone when it is over")
+            return Plan(order, "the host is put back when the event is over")
         return Plan(None, self._why_nothing(host))
 
     def _is_held(self, claim: Json, now: float) -> bool:
@@ -186,11 +186,14 @@ class Planner:
     def _why_nothing(self, host: Host) -> str:
         affecting = [event for event in host.events if event["affects_me"] and event["event_status"] == SCHEDULED]
         if host.vm_name is None and host.events:
-            return "this VM's Azure name is not known, so nobody knows whom the event affects: set graceful_vm_name"
+            return (
+                "this VM's Azure name is not known, so it is not known whether the event affects this VM: "
+                "set graceful_vm_name"
+            )
         if any(self._drains(event, host) for event in affecting):
             before = duration(max(self._config.drain_budget, URGENT))
-            return f"it begins {before} before NotBefore, if no run has claimed the event by then"
-        return "the policy drains for none of it" if affecting else ""
+            return f"the drain begins {before} before NotBefore, if no run has claimed the event by then"
+        return "the policy requires no drain for the announced events" if affecting else ""
 
 
 def _is_approved(entry: Json) -> bool:
@@ -241,7 +244,7 @@ class HostRun:
             seen, report = result["observation"], result["report"]
             self._log_message(report["message"] or report["state"])
             if report["state"] == "next":
-                self._log("Only a run can go on from here: the step is taken by the controller.")
+                self._log("The next step needs the controller: start graceful.azure.maintenance.")
                 return NEEDS_CONTROLLER
             if report["state"] == "ready":
                 seen = self._approve(plan.approve, seen)

@@ -211,7 +211,7 @@ class Sender(threading.Thread):
             return
         self._logged = (outcome.message, now)
         kept = f"{count(len(self.spool), 'message')} kept; the next try is in {duration(pause)}"
-        self._log(f"{self.label} did not take a message: {outcome.message}. {kept}.")
+        self._log(f"{self.label} did not accept a message: {outcome.message}. {kept}.")
 
 
 def _title(message: Json) -> str:

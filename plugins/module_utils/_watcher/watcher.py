@@ -167,7 +167,7 @@ class Watcher:
         if self._vm_name is None and self._last is None:
             self._vm_name = self._service.vm_name()
             if self._vm_name is None:
-                self._log("The service does not tell this VM's Azure name (a classic VM?). Set graceful_vm_name.")
+                self._log("The service does not return this VM's Azure name (a classic VM?). Set graceful_vm_name.")
         return reading
 
     def _pause_after(self, exc: EventsError) -> float:
@@ -265,7 +265,7 @@ class Watcher:
             write(path, metrics.text(self._requests, seen).encode("utf-8", "replace"), 0o644, sync=False)
             self._written_drained = drained
         except OSError as exc:
-            self._log_once("metrics", f"{path}: {exc.strerror or exc}. The figures are not written.")
+            self._log_once("metrics", f"{path}: {exc.strerror or exc}. The metrics are not written.")
 
 
 def _remove_others(spools: str, names: t.Sequence[str]) -> None:
@@ -289,6 +289,6 @@ def _in_words(change: Change) -> str:
         "changed": f"Changed: {name}: {', '.join(change.fields)}",
         "started": f"Started: {name}",
         "gone": f"Over ({change.outcome}): {name}",
-        "back": f"This host has booted, and its record of {name} is open",
+        "back": f"This host has booted and was not put back yet after {name}",
     }
     return clean(f"{words[change.change]}.")

@@ -169,7 +169,7 @@ def test_behind_a_link_is_what_is_saved(scratch: Path, tmp_path: Path, archive: 
 
 def test_a_link_to_nowhere_is_nothing_to_save(tmp_path: Path, archive: Path) -> None:
     (tmp_path / "cache").symlink_to("nowhere")
-    with pytest.raises(EventsError, match="is not there"):
+    with pytest.raises(EventsError, match="does not exist"):
         save(archive, tmp_path / "cache")
 
 
@@ -1122,13 +1122,19 @@ def test_a_full_disk_is_said_with_what_to_do(scratch: Path, archive: Path, monke
         raise OSError(28, "No space left on device")
 
     said = "\ngzip: stdout: No space left on device\ntar: -: Cannot write: Broken pipe\n"
-    with pytest.raises(EventsError, match=r"failed: gzip: stdout: No space left on device. Make room there, or choose"):
+    with pytest.raises(
+        EventsError, match=r"failed: gzip: stdout: No space left on device. Free some space there, or choose"
+    ):
         save(archive, scratch, run=tar_with(after=lambda _ran: Ran(2, "", said)))
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(EventsError, match=r"failed: No space left on device. Make room there, or choose another place"):
+    with pytest.raises(
+        EventsError, match=r"failed: No space left on device. Free some space there, or choose another place"
+    ):
         save(archive, scratch)
     monkeypatch.setattr(tarfile.TarFile, "makefile", full)
-    with pytest.raises(EventsError, match=r"secret failed, .*: No space left on device. Make room there. Run it again"):
+    with pytest.raises(
+        EventsError, match=r"secret failed, .*: No space left on device. Free some space there. Run it again"
+    ):
         restore(archive, saved.checksum, scratch)
     assert not (scratch / "deep" / "secret").exists()
 
@@ -1139,7 +1145,9 @@ def test_a_disk_that_is_really_full_is_said(scratch: Path, archive: Path) -> Non
     archive.parent.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=100k", "tmpfs", str(archive.parent)], check=True, timeout=20)
     try:
-        with pytest.raises(EventsError, match=r"No space left on device. Make room there, or choose another place"):
+        with pytest.raises(
+            EventsError, match=r"No space left on device. Free some space there, or choose another place"
+        ):
             save(archive, scratch)
         assert os.listdir(archive.parent) == []
     finally:
@@ -1161,7 +1169,7 @@ def test_a_file_system_that_cannot_sync_directories_saves_all_the_same(
 
 
 @pytest.mark.parametrize(
-    ("paths", "word"), [(["none"], "is not there"), (["."], "lies inside"), (["/"], "lies inside")]
+    ("paths", "word"), [(["none"], "does not exist"), (["."], "which is to be saved"), (["/"], "which is to be saved")]
 )
 def test_what_cannot_be_saved_is_refused_before_anything_is_written(
     tmp_path: Path, archive: Path, paths: list[str], word: str

@@ -107,7 +107,7 @@ def test_a_rule_without_a_name_goes_by_its_number() -> None:
 @pytest.mark.parametrize(
     ("rule", "says"),
     [
-        ("drain", "Rule 2 of the policy must be a mapping"),
+        ("drain", "Rule 2 of the policy must be a dictionary"),
         ({}, "Rule 2 of the policy has no action; allowed are ignore, notify, approve, drain, drain_and_approve"),
         ({"action": "reboot"}, "Rule 2 of the policy: action must be one of ignore, notify, approve, drain, drain_and"),
         ({"action": None}, "Rule 2 of the policy: action must be one of"),
@@ -118,15 +118,15 @@ def test_a_rule_without_a_name_goes_by_its_number() -> None:
         ({"action": "drain", 5: "Reboot"}, "has the key '5', which is not known"),
         ({"action": "drain", "event_type": []}, "event_type must be a name or a list of names, not []"),
         ({"action": "drain", "event_type": ""}, "event_type must be a name or a list of names"),
-        ({"action": "drain", "event_type": "Reboott"}, "event_type is 'Reboott'; is Reboot meant?"),
-        ({"action": "drain", "event_type": ["Freeze", "terminated"]}, "is Terminate meant?"),
+        ({"action": "drain", "event_type": "Reboott"}, "event_type is 'Reboott'; did you mean Reboot?"),
+        ({"action": "drain", "event_type": ["Freeze", "terminated"]}, "did you mean Terminate?"),
         ({"action": "drain", "group": ["web", 7]}, "group must be a name or a list of names"),
         ({"action": "drain", "resource": {"a": 1}}, "resource must be a name or a list of names"),
         ({"action": "drain", "max_duration": "long"}, "max_duration must be a whole number of seconds, not 'long'"),
         ({"action": "drain", "max_duration": -1}, "max_duration must be a whole number of seconds"),
         ({"action": "drain", "min_duration": True}, "min_duration must be a whole number of seconds"),
         ({"action": "drain", "min_duration": 9, "max_duration": 8}, "min_duration is larger than max_duration"),
-        ({"action": "drain", "notice": "soon"}, "notice must be a whole number of seconds (at most), or a mapping"),
+        ({"action": "drain", "notice": "soon"}, "notice must be a whole number of seconds (at most), or a dictionary"),
         (
             {"action": "drain", "notice": {"least": 1}},
             "notice has the key 'least', which is not known; allowed are min,",
@@ -134,8 +134,8 @@ def test_a_rule_without_a_name_goes_by_its_number() -> None:
         ({"action": "drain", "notice": {"min": 2, "max": 1}}, "notice: min is larger than max"),
         ({"action": "drain", "notice": 10**12}, "notice must be a whole number of seconds"),
         ({"action": "drain", "unknown_names": "skip"}, "unknown_names must be one of hold, ignore, not 'skip'"),
-        ({"action": "drain", "name": 3}, "name must be a text"),
-        ({"action": "drain", "because": " "}, "because must be a text"),
+        ({"action": "drain", "name": 3}, "name must be a string"),
+        ({"action": "drain", "because": " "}, "because must be a string"),
     ],
 )
 def test_a_wrong_rule_is_refused_with_its_number(rule: t.Any, says: str) -> None:

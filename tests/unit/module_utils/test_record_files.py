@@ -302,7 +302,7 @@ def test_a_full_disk_loses_nothing(host: Host) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
         host.run().note_step([EVENT_ID], step(data={"text": "x" * 10_000}))
 
-    assert "Make room" in in_child(on_full_disk)
+    assert "Free some space" in in_child(on_full_disk)
     assert host.everything() == before
 
 

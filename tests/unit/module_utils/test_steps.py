@@ -60,7 +60,7 @@ def test_a_host_is_drained_in_order_saved_and_then_ready(world: World) -> None:
     world.steps, world.checkpoint = [step("lb", "traffic"), step("app")], [step("data", "save")]
     report = world.call("ready", event)
     assert report["state"] == "ready"
-    assert report["message"] == "2 steps done, 1 saved, all verified"
+    assert report["message"] == "2 drain steps done, 1 checkpoint saved, all verified"
     assert world.machine.happened == ["do lb", "do app", "do data"]
     assert world.noted() == {"lb": "done", "app": "done", "data": "done"}
     assert world.entry()["ready"] is not None
@@ -784,7 +784,7 @@ def call_until(world: World, wanted: str, order: str, event: Json) -> None:
             # The controller's step was taken; its answer is given again.
             continue
         if report["state"] == "failed":
-            assert "Make room on that file system and run again." in report["message"], report
+            assert "Free some space on that file system and run again." in report["message"], report
             continue
         answer = None
         if report["state"] == wanted:

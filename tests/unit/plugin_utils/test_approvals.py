@@ -63,7 +63,7 @@ def test_one_event_that_is_held_does_not_hold_another() -> None:
     ("announced", "arguments", "says"),
     [
         (event("E1", "vm1", "vm9"), {}, "no inventory host has the Azure name 'vm9'"),
-        (event("E1", "vm1", "vm2"), {"targeted": ["web1"]}, "web2 is outside this run (--limit)"),
+        (event("E1", "vm1", "vm2"), {"targeted": ["web1"]}, "web2 is outside this run (--limit or graceful_hosts)"),
         (event("E1", "vm1", "vm2", event_type="Terminate"), {}, "it deletes 2 VMs, and a VM may only approve its own"),
         (
             event("E1", "vm1", "vm2"),

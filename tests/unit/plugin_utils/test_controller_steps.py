@@ -41,7 +41,7 @@ def found(name: str, probe: bool) -> tuple[str, list[str]]:
 
 
 def missing(name: str, probe: bool) -> tuple[str, list[str]]:
-    raise Unusable("which is not there")
+    raise Unusable("which does not exist")
 
 
 def described(step: Json, *items: Json, find: controller.Find = found) -> Json:
@@ -88,7 +88,7 @@ def test_task_files_are_taken_from_what_the_user_has_written(
     [
         ([], found, "no longer one of the host's steps"),
         ([{**BALANCED, "name": "queue"}], found, "no longer one of the host's steps"),
-        ([OWN], missing, "its file which is not there"),
+        ([OWN], missing, "its file which does not exist"),
     ],
 )
 def test_a_record_alone_never_names_files_of_the_controller(
@@ -243,9 +243,9 @@ def test_a_condition_is_not_judged_by_what_it_refers_to(probe: t.Any) -> None:
 
 def test_a_task_file_that_is_not_there_is_said_with_its_step() -> None:
     assert controller.mistakes([BALANCED, OWN], missing, "Drain step") == [
-        "Drain step 'queue' (tasks): do is 'do.yml', which is not there.",
-        "Drain step 'queue' (tasks): undo is 'undo.yml', which is not there.",
-        "Drain step 'queue' (tasks): undo_probe is 'back.yml', which is not there.",
+        "Drain step 'queue' (tasks): do is 'do.yml', which does not exist.",
+        "Drain step 'queue' (tasks): undo is 'undo.yml', which does not exist.",
+        "Drain step 'queue' (tasks): undo_probe is 'back.yml', which does not exist.",
     ]
     assert controller.mistakes([BALANCED, OWN], found, "Drain step") == []
 

@@ -149,10 +149,10 @@ BROKEN = answer({"failed": True, "msg": "no requests"})
         ({"web3": LOST}, ""),
         ({"web1": BROKEN}, ""),
         ({"web2": BROKEN}, "web2: it cannot be asked: no requests"),
-        ({"web2": answer(report={"state": "failed", "message": "full"})}, "web2: It cannot keep the record"),
+        ({"web2": answer(report={"state": "failed", "message": "full"})}, "web2: The host cannot write the record"),
         ({"web2": {**answer(), "mistakes": ["wrong"]}}, "web2: wrong"),
         ({"web3": {**answer(), "mistakes": ["wrong"]}}, ""),
-        ({"web3": answer(record=LEFT)}, "web3: run of Monday has not put it back after Freeze E0"),
+        ({"web3": answer(record=LEFT)}, "web3: the run run of Monday has not put it back after Freeze E0"),
         ({"web3": answer(events=[REAL])}, "web3: Azure has announced a Reboot (E1) to it"),
         ({"web3": answer(events=[{**REAL, "affects_me": None}])}, "web3: Azure has announced"),
         ({"web3": answer(events=[{**REAL, "affects_me": False}])}, ""),
@@ -273,7 +273,7 @@ def test_the_time_taken_is_compared_with_every_notice(approved: str, first: str,
 
 def test_the_time_until_it_was_noticed_is_part_of_the_margin() -> None:
     data = report("2026-09-19T18:00:12Z", {"web1": "2026-09-19T18:00:10Z"})
-    assert "12 s after the announcement, 4 s of which until it was noticed" in drill_margin(data)[0]
+    assert "12 s after the announcement (it was noticed after 4 s)" in drill_margin(data)[0]
     found = margin(data)
     assert (found["noticed"], found["ready"], found["approved"]) == (4, 10, 12)
     assert found["notices"]["Reboot"] == {"notice": 900, "needed": 12, "spare": 888}

@@ -198,7 +198,7 @@ def test_what_is_not_ours_is_refused_with_a_reason(content: t.Any) -> None:
     receiver = grid.Receiver()
     answer = post(receiver, content)
     assert (answer.status, answer.messages) == (400, ())
-    assert answer.content["error"].startswith("Not taken: ")
+    assert answer.content["error"].startswith("Not accepted: ")
     assert answer.log
     assert changes(post(receiver, in_event_grid_schema())) == ["appeared"]
 

@@ -54,8 +54,8 @@ def test_a_message_says_who_its_sender_is() -> None:
     [
         (3, "must be the message of the watcher"),
         ([EVENT], "must be the message of the watcher"),
-        ("{{ secret }}", "is a text, but not JSON"),
-        ("[" * 100_000, "is a text, but not JSON"),
+        ("{{ secret }}", "is a string, but not JSON"),
+        ("[" * 100_000, "is a string, but not JSON"),
         ("x" * 1_000_001, "has 1000001 characters"),
         ({}, "has no event in it"),
         ({"data": None}, "has no event in it"),
@@ -104,7 +104,7 @@ def test_a_name_that_several_hosts_may_have_means_all_of_them() -> None:
 @pytest.mark.parametrize(
     ("resources", "words"),
     [
-        (["shop_0", "stranger"], "nobody knows the Azure name 'stranger', so all hosts are asked"),
+        (["shop_0", "stranger"], "no host is known to have the Azure name 'stranger', so all hosts are asked"),
         ([], "names no VMs: all hosts are asked"),
         (["shop_9"], "web9 is not in this run, so all hosts are asked"),
     ],

@@ -54,9 +54,9 @@ def test_a_host_is_not_asked_if_it_is_written_wrong_where_or_how(name: str, valu
 
 
 def test_errors_name_the_variables_of_the_inventory() -> None:
-    error = "http://127.0.0.1:1 cannot be reached. Is this an Azure VM, and is endpoint right?"
+    error = "http://127.0.0.1:1 cannot be reached. Check that this is an Azure VM, and that endpoint is correct."
     told: t.Any = {"observation": {"error": error}, "report": {"message": None}}
-    assert with_variable_names(told)["observation"]["error"].endswith("and is graceful_endpoint right?")
-    told["observation"]["error"] = "is endpoint right?"
-    assert with_variable_names(told, "drain_")["observation"]["error"] == "is drain_endpoint right?"
+    assert with_variable_names(told)["observation"]["error"].endswith("and that graceful_endpoint is correct.")
+    told["observation"]["error"] = "that endpoint is correct."
+    assert with_variable_names(told, "drain_")["observation"]["error"] == "that drain_endpoint is correct."
     assert with_variable_names({"observation": None, "report": None}) == {"observation": None, "report": None}

@@ -35,7 +35,7 @@ def test_an_event_that_every_host_sees_is_one_entry() -> None:
     assert entry["wait_until"] is None
     assert entry["reason"] == (
         "Reboot of web3 and web1 in 15 min: drain, then approve (rule 'reboot or move'):"
-        " a drained host loses nothing, and approving saves the wait."
+        " a drained host loses nothing, and an approval ends the wait for NotBefore."
     )
 
 
@@ -86,8 +86,8 @@ def test_only_an_affected_host_that_can_be_asked_may_approve() -> None:
             {},
             "web2 could not read its metadata service: 'HTTP ?[31m500'",
         ),
-        ({}, {"targeted": ["web1", "web3"]}, "web2 is outside this run (--limit)"),
-        ({"events": []}, {}, "web2 is named in it but did not see it when asked"),
+        ({}, {"targeted": ["web1", "web3"]}, "web2 is outside this run (--limit or graceful_hosts)"),
+        ({"events": []}, {}, "web2 is named in it, but the metadata service there does not show it"),
         ({"vm_name": None}, {}, "no inventory host has the Azure name 'vm2'"),
         ({"vm_name": None}, {}, "it may affect web2, whose Azure name is not known (set graceful_vm_name)"),
         ({"vm_name": ""}, {}, "no inventory host has the Azure name 'vm2'"),
@@ -120,7 +120,7 @@ def test_a_host_known_by_its_inventory_name_alone_holds() -> None:
     seen["web9"] = {"reachable": False, "vm_name": "vm9"}
     entry = only(seen, targeted=["web1"])
     assert entry["hosts"] == ["web1", "web9"]
-    assert entry["holds"] == ["web9 is outside this run (--limit)"]
+    assert entry["holds"] == ["web9 is outside this run (--limit or graceful_hosts)"]
 
 
 def test_the_same_azure_name_in_another_resource_group_is_another_vm() -> None:
@@ -499,7 +499,9 @@ def test_without_groups_the_minimum_is_that_of_all_hosts() -> None:
 def test_a_window_that_cannot_be_kept_is_mentioned() -> None:
     seen = fleet(event("E1", "vm1"))
     reason = only(seen, settings=for_all(seen, window={"start": "02:00", "end": "02:30"}))["reason"]
-    assert reason.endswith(" It is outside graceful_window (02:00-02:30 UTC), which opens too late for it.")
+    assert reason.endswith(
+        " It is handled outside graceful_window (02:00-02:30 UTC), which does not open before the drain has to begin."
+    )
 
 
 def test_the_summary_tells_the_plan_in_words() -> None:
@@ -511,7 +513,7 @@ def test_the_summary_tells_the_plan_in_words() -> None:
     made = plan(seen, settings=settings, now=NOW)
     assert made["summary"] == [
         "Events: 2. Affected hosts: 2 of 4.",
-        "Not reached, so it is not known what is announced to them: web3.",
+        "Hosts that could not be reached, so it is not known what Azure has announced to them: web3.",
         "web4 could not be asked: 'HTTP 500'",
         "graceful_min_available names the group 'wbe', which the inventory does not have: it protects nothing.",
         "graceful_policy names the group 'batch', which the inventory does not have: no host matches it.",

@@ -125,8 +125,8 @@ def test_that_nothing_is_drained_is_a_warning_and_no_problem(hosts: list[str], s
 def test_groups_that_nobody_has_are_a_warning() -> None:
     named = {"policy": ["web", "wbe"], "min_available": ["db", "bd", "dd"]}
     table = "\n".join(judged({"web1": answer(groups=named)}, ["all", "web", "db"])["table"])
-    assert "graceful_policy names 'wbe', which is no group of the inventory: the rule never matches." in table
-    assert "graceful_min_available names 'bd', 'dd', which are no group of the inventory: it protects nothing." in table
+    assert "graceful_policy names 'wbe', which the inventory does not have: the rule never matches." in table
+    assert "graceful_min_available names 'bd', 'dd', which the inventory does not have: it protects nothing." in table
 
 
 @pytest.mark.parametrize(

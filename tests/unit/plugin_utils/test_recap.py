@@ -108,7 +108,7 @@ def test_after_azure_has_started_an_event_no_drain_is_printed(world: World) -> N
     player.one_pass()
     player.play(each=lambda: setattr(world, "now", world.now + 12))
     (started,) = [number for number, line in enumerate(player.lines) if "Azure has started it." in line]
-    assert [line for line in player.lines[started:] if "drains" in line or "FAILED" in line] == []
+    assert [line for line in player.lines[started:] if "draining" in line or "FAILED" in line] == []
     assert player.lines[-1].endswith("web1: NOT READY when Azure acted; its health was not checked")
 
 
@@ -120,7 +120,7 @@ def test_no_drain_is_printed_for_a_ready_host_that_verifies_that_again(world: Wo
     player.play()
     host_lines = [line.split(" ", 1)[1] for line in player.lines if " web1: " in line]
     ready = next(number for number, line in enumerate(host_lines) if line.startswith("web1: ready"))
-    assert not any("drains" in line for line in host_lines[ready:])
+    assert not any("draining" in line for line in host_lines[ready:])
     assert not any(".." in line for line in [*player.lines, *player.report()["messages"]])
 
 
@@ -152,11 +152,11 @@ def test_the_plan_says_what_begins_now_and_what_speaks_against_an_approval(world
     assert plan_of(world) == [
         "Events: 2. Affected hosts: 2 of 2.",
         "'E1': Reboot of web1 in 5 min: drain, then approve (rule 'reboot or move'):"
-        " a drained host loses nothing, and approving saves the wait.",
+        " a drained host loses nothing, and an approval ends the wait for NotBefore.",
         "  drain now: web1",
         "  not approved: no inventory host has the Azure name 'vm9'",
         "'E2': Reboot of web2 in 5 min: drain, then approve (rule 'reboot or move'):"
-        " a drained host loses nothing, and approving saves the wait.",
+        " a drained host loses nothing, and an approval ends the wait for NotBefore.",
         "  drain now: web2",
     ]
 
@@ -410,8 +410,12 @@ def test_a_run_that_finds_nothing_says_so_once(world: World) -> None:
 @pytest.mark.parametrize(
     ("settings", "event", "reason"),
     [
-        ({}, {"type": "Unheard"}, "nothing is to be done about Unheard of web1."),
-        ({"drain_not_set": True}, {}, "what holds Reboot of web1 has to be corrected before anything is begun."),
+        ({}, {"type": "Unheard"}, "nothing has to be done for Unheard of web1."),
+        (
+            {"drain_not_set": True},
+            {},
+            "Reboot of web1 is held, and nothing is started for it until the reason is corrected.",
+        ),
         (
             {"window": {"start": "23:00", "end": "23:30"}},
             {"notice": 40_000},
@@ -420,7 +424,7 @@ def test_a_run_that_finds_nothing_says_so_once(world: World) -> None:
         (
             {},
             {"lasts": 10_000},
-            "Reboot of web1 is not over in the time that a run waits for it (graceful_gone_timeout).",
+            "Reboot of web1 was not over within the time that graceful_gone_timeout allows.",
         ),
     ],
     ids=["nothing to do", "mistake", "deferred", "expired"],
@@ -450,7 +454,8 @@ def test_a_run_that_could_not_ask_a_host_does_not_say_that_nothing_is_announced(
 
 
 @pytest.mark.parametrize(
-    ("result", "begins"), [("held", "An event was held"), ("failed", "The maintenance has failed"), ("done", "")]
+    ("result", "begins"),
+    [("held", "At least one event was held (not approved)"), ("failed", "The maintenance failed"), ("done", "")],
 )
 def test_the_last_error_says_what_happened_and_where_to_read_on(result: str, begins: str) -> None:
     report = {"result": result, "drill": False, "run": {"check_mode": False}}

@@ -625,7 +625,7 @@ def test_a_run_that_could_not_ask_a_host_fails(world: World) -> None:
     world.hosts["web2"].away = lambda _now: True
     report = Player(world).play()
     assert report["result"] == "failed"
-    assert "nobody knows what Azure has announced" in "\n".join(report["messages"])
+    assert "it is not known what Azure has announced to this host" in "\n".join(report["messages"])
 
 
 # Approving
@@ -867,12 +867,17 @@ def test_a_mistake_in_one_group_holds_its_events_and_lets_everything_else_go_on(
 @pytest.mark.parametrize("announced", [True, False])
 def test_check_mode_fails_if_something_is_written_wrong(world: World, announced: bool) -> None:
     world.add("web1", "web2")
-    world.hosts["web2"].mistakes = ["graceful_polcy is set, but there is no such variable. Is graceful_policy meant?"]
+    world.hosts["web2"].mistakes = [
+        "graceful_polcy is set, but there is no such variable. Did you mean graceful_policy?"
+    ]
     if announced:
         world.announce("E1", "web1")
     report = Player(world, check_mode=True).play()
     assert report["result"] == "failed"
-    assert "web2: graceful_polcy is set, but there is no such variable. Is graceful_policy meant?" in report["messages"]
+    assert (
+        "web2: graceful_polcy is set, but there is no such variable. Did you mean graceful_policy?"
+        in report["messages"]
+    )
 
 
 def test_check_mode_fails_if_the_webhooks_are_written_wrong(world: World) -> None:
@@ -1131,7 +1136,7 @@ def test_a_host_that_a_live_run_has_drained_is_reported_and_left_alone(world: Wo
     report = Player(world).play()
     line = report["messages"][0]
     assert line.startswith(
-        "web1: drained by the run 'name of run-9', which was last active 0 s ago. If that run is dead: "
+        "web1: drained by the run 'name of run-9', which was last active 0 s ago. If that run was killed: "
     )
     assert world.drained() == ["web1"]
 

@@ -135,7 +135,7 @@ def test_only_what_counts_there_is_evaluated() -> None:
         ("undo_on_failure", "perhaps", "must be true or false"),
         ("force_claim", "perhaps", "must be true or false"),
         ("record_dir", "records", "must be an absolute path"),
-        ("endpoint", [1], "must be a text"),
+        ("endpoint", [1], "must be a string"),
         ("serial", ["0"], "a number of hosts, a percentage, or a list"),
         ("serial", "150%", "a number of hosts, a percentage, or a list"),
         ("drill_event", "Flood", "must be one of Reboot"),
@@ -217,7 +217,7 @@ def test_a_program_is_a_list_and_not_a_line_for_a_shell() -> None:
 @pytest.mark.parametrize("name", ["gracefull_wait", "Graceful_wait", "GRACEFUL_wait", "gracful_wait", "gracefuly_wait"])
 def test_a_beginning_that_is_nearly_ours_is_a_spelling_mistake(name: str) -> None:
     found = read_settings({name: 5}, lambda value: value).mistakes
-    assert found == {name: f"{name} is set, but there is no such variable. Is graceful_wait meant?"}
+    assert found == {name: f"{name} is set, but there is no such variable. Did you mean graceful_wait?"}
 
 
 @pytest.mark.parametrize("name", ["gracefully_wait", "graceful", "gratis_wait", "gracefull_shop", "wait", "grace_wait"])
@@ -231,8 +231,8 @@ def test_other_names_are_none_of_our_business(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "hint"),
     [
-        ("graceful_drain_step", "Is graceful_drain_steps meant?"),
-        ("graceful_polcy", "Is graceful_policy meant?"),
+        ("graceful_drain_step", "Did you mean graceful_drain_steps?"),
+        ("graceful_polcy", "Did you mean graceful_policy?"),
         ("graceful_zzzz", "docs/maintenance.md lists all variables"),
     ],
 )
@@ -248,7 +248,7 @@ def test_other_variables_and_those_of_the_roles_are_left_alone() -> None:
 
 
 def test_what_the_roles_register_is_a_slip_if_a_user_has_written_it() -> None:
-    assert "Is graceful_hosts meant?" in misspelt({"graceful_host": "web1"})["graceful_host"]
+    assert "Did you mean graceful_hosts?" in misspelt({"graceful_host": "web1"})["graceful_host"]
     assert set(misspelt({f"graceful_{name}": False for name in INTERNAL})) == {f"graceful_{name}" for name in INTERNAL}
 
 
@@ -281,7 +281,7 @@ def test_an_empty_list_of_steps_is_a_choice_and_a_missing_one_is_none() -> None:
 def test_a_misspelt_variable_of_a_role_is_said_unless_the_right_one_is_set(role: str, name: str, meant: str) -> None:
     default: str | list[str] = {"prepare_endpoint": ""}.get(meant, [])
     (said,) = misspelt_for_role(role, {name: ["x"], meant: default})
-    assert said == f"{name} is set, but there is no such variable. Is {meant} meant?"
+    assert said == f"{name} is set, but there is no such variable. Did you mean {meant}?"
     assert misspelt_for_role(role, {name: ["x"], meant: ["x"]}) == []
 
 
@@ -332,7 +332,7 @@ WRONG: list[tuple[t.Any, str]] = [
     ([{"name": "x", "kind": "reboot"}], "unknown kind 'reboot'. Kinds are: "),
     ([{"name": "x", "kind": ["tasks"]}], "unknown kind"),
     ([{**HEALTH, "colour": "red"}], "(health_probe) has the key 'colour', which is not known. Allowed are: url"),
-    ([{**HEALTH, "treshold": 3}], "is threshold meant?"),
+    ([{**HEALTH, "treshold": 3}], "did you mean threshold?"),
     ([{"name": "x", "kind": "haproxy", "backend": "b"}], "missing required arguments: server, sockets"),
     ([HEALTH, HEALTH], "Two entries of graceful_drain_steps have the name 'balancer'"),
     ([{**HEALTH, "url": "ftp://h/"}], "url has to be a URL of http or https"),
@@ -373,7 +373,7 @@ def test_a_step_that_cannot_be_carried_out_is_said_with_what_is_allowed(steps: t
     [
         ("checkpoint", "foo", "graceful_checkpoint must be a list"),
         ("checkpoint", ["foo"], "Checkpoint 1 of graceful_checkpoint must be a dictionary"),
-        ("checkpoint", [{**PATHS, "path": 1}], "which is not known; is paths meant?"),
+        ("checkpoint", [{**PATHS, "path": 1}], "which is not known; did you mean paths?"),
         ("checkpoint", [{**PATHS, "kind": "path"}], "Kinds are: command, paths"),
         ("checkpoint", [PATHS, PATHS], "have the name 'a'"),
         ("checkpoint", [{**PATHS, "paths": ["mnt"]}], "paths has to be a list of absolute paths"),
@@ -384,7 +384,7 @@ def test_a_step_that_cannot_be_carried_out_is_said_with_what_is_allowed(steps: t
         (
             "health",
             [{"port": 1}, {"prot": 1}],
-            "graceful_health[1] has the key 'prot', which is not known; is port meant?",
+            "graceful_health[1] has the key 'prot', which is not known; did you mean port?",
         ),
         ("health", [{}], "one of the following is required: port, url, argv"),
         ("health", [{"port": 1, "url": "http://h"}], "mutually exclusive: port|url|argv"),

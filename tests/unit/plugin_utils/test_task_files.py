@@ -54,7 +54,7 @@ def test_the_first_file_of_that_name_is_the_one(tmp_path: Path) -> None:
     places = [str(tmp_path / "a"), str(tmp_path / "b")]
     assert task_files.find("do.yml", places) == str(file)
     assert task_files.find(str(file), []) == str(file)
-    with pytest.raises(task_files.Unusable, match=r"which is not there; it was looked for at .*/a/no.yml, .*/b/no.yml"):
+    with pytest.raises(task_files.Unusable, match=r"which does not exist. Searched: .*/a/no.yml, .*/b/no.yml"):
         task_files.find("no.yml", places)
     with pytest.raises(task_files.Unusable, match="at no place"):
         task_files.find("no.yml", [])

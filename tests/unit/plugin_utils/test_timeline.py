@@ -319,7 +319,7 @@ def test_sixty_hosts_make_a_small_file() -> None:
         ("nothing", "Nothing to do"),
         ("done", "Maintenance done"),
         ("held", "Held: not approved"),
-        ("failed", "Failed: a person is needed"),
+        ("failed", "Failed: action is required"),
         ("deferred", "Deferred: it is not time yet"),
         ("planned", "Planned: nothing was changed"),
         ("in progress", "In progress"),
@@ -369,7 +369,7 @@ def test_a_card_tells_who_why_and_what_holds() -> None:
     assert facts == {
         "Hosts": "web-0",
         "In Azure": "web_0 and web_9",
-        "Noticed": "19 Sep 2026, 18:00:00 UTC; Azure starts not before 18:15:00, 15 min later",
+        "Noticed": "19 Sep 2026, 18:00:00 UTC; not before (earliest start) 18:15:00, 15 min later",
         "Announced": "Scheduled by Platform",
         "Approved": "18:00:41 UTC by web-0, 41 s later",
         "Action": "drain_and_approve",
@@ -477,7 +477,7 @@ def test_not_before_is_a_line_where_the_picture_reaches_it(second: float | None,
     page = parsed(report(events=[event(not_before=iso(second))]))
     drawn = [place(mark)[0] for mark in lanes(page)["1. Reboot"].all("i", class_="limit")]
     assert drawn == ([] if line is None else [pytest.approx(line, abs=0.02)])
-    assert ("Azure starts not before" in page.all("ul", class_="legend")[0].text) == (line is not None)
+    assert ("Not before (earliest start)" in page.all("ul", class_="legend")[0].text) == (line is not None)
 
 
 def test_a_wrong_clock_does_not_squeeze_the_picture() -> None:
@@ -487,7 +487,7 @@ def test_a_wrong_clock_does_not_squeeze_the_picture() -> None:
     assert wrong["noticed"][0] == 0
     assert wrong["down"][0] == pytest.approx(33.33, abs=0.01)
     assert wrong["back"][1] == pytest.approx(100, abs=0.01)
-    assert "What begins at the left edge was earlier. What is at the right edge was later." in page.text
+    assert "Phases at the left edge began earlier. Phases at the right edge were later." in page.text
 
 
 def test_days_of_waiting_do_not_squeeze_what_was_done() -> None:

@@ -78,7 +78,7 @@ def test_a_webhook_without_mistakes(item: Data) -> None:
     ("item", "mistake"),
     [
         ("s3cret", " must be a dictionary. Its keys can be: url, format, key, events, headers, timeout."),
-        ({"ulr": "s3cret"}, " has the key 'ulr', which is not known; is url meant?"),
+        ({"ulr": "s3cret"}, " has the key 'ulr', which is not known; did you mean url?"),
         ({}, ": url has to begin with http:// or https:// and to name a host."),
         ({"url": "ftp://s3cret"}, ": url has to begin with"),
         ({"url": "https://us3cret:s3cret/@chat.example.com"}, ": url has to begin with"),
@@ -361,7 +361,7 @@ def http_error(code: int) -> urllib.error.HTTPError:
         (urllib.error.URLError(TimeoutError("s3cret")), "gave no complete answer in time"),
         (TimeoutError("s3cret"), "gave no complete answer in time"),
         (urllib.error.URLError(ConnectionRefusedError("s3cret")), "refused the connection"),
-        (urllib.error.URLError(socket.gaierror(-2, "s3cret")), "has a name that is not known"),
+        (urllib.error.URLError(socket.gaierror(-2, "s3cret")), "has a host name that cannot be resolved"),
         (
             urllib.error.URLError(ssl.SSLCertVerificationError("s3cret")),
             "has a certificate or TLS that was not accepted",

@@ -93,7 +93,7 @@ def test_windows_that_never_open_together_have_no_opening() -> None:
 @pytest.mark.parametrize(
     ("given_window", "says"),
     [
-        ("22:00-05:00", "The window must be a mapping"),
+        ("22:00-05:00", "The window must be a dictionary"),
         ({"start": "22:00"}, "The window has no end"),
         ({"end": "22:00"}, "The window has no start"),
         ({**NIGHT, "zone": "UTC"}, "has the key 'zone', which is not known; allowed are start, end, timezone, days"),
@@ -106,7 +106,7 @@ def test_windows_that_never_open_together_have_no_opening() -> None:
         ({**NIGHT, "timezone": "Europe"}, "is not known on this controller"),
         ({**NIGHT, "timezone": "../etc/passwd"}, "is not known on this controller"),
         ({**NIGHT, "timezone": "a\0b"}, "is not known on this controller"),
-        ({**NIGHT, "timezone": 2}, "timezone must be a text"),
+        ({**NIGHT, "timezone": 2}, "timezone must be a string"),
         ({**NIGHT, "days": ["mon", "someday"]}, "days must be among monday, tuesday"),
         ({**NIGHT, "days": "t"}, "days must be among monday"),
         ({**NIGHT, "days": []}, "days must be a name or a list of names"),

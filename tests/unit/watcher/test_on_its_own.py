@@ -94,7 +94,7 @@ def test_it_waits_for_a_run_as_long_as_there_is_time(host: Host, emulator: Emula
     host.acts(drain_budget=30)
     host.start()
     emulator.publish("Reboot", ["web_0"], notice=600)
-    host.says("it begins 2 min before NotBefore, if no run has claimed the event by then")
+    host.says("the drain begins 2 min before NotBefore, if no run has claimed the event by then")
     looks_again(emulator)
     assert host.in_service
     assert host.record is None
@@ -246,7 +246,7 @@ def test_what_only_a_controller_can_undo_is_left_for_a_run(host: Host, emulator:
     keeper.note_step([event_id.lower()], step)
     host.start()
     emulator.obeys("/complete", {"EventId": event_id})
-    host.says("Only a run can go on from here", 60)
+    host.says("The next step needs the controller: start graceful.azure.maintenance", 60)
     record = host.record
     assert record is not None
     assert {one["name"]: one["status"] for one in record["steps"]} == {"application": "undone", "balancers": "doing"}

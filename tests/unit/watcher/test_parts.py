@@ -221,7 +221,9 @@ def test_it_gets_ready_only_for_what_affects_it_and_has_not_started(fields: Json
 def test_it_does_nothing_for_others_than_its_policy_says() -> None:
     rules = [{"event_type": "Reboot", "group": "web", "action": "notify"}, {"action": "drain"}]
     urgent = event(seconds_left=30)
-    assert order(planner(policy=rules, groups=["web"]), urgent) == "the policy drains for none of it"
+    assert (
+        order(planner(policy=rules, groups=["web"]), urgent) == "the policy requires no drain for the announced events"
+    )
     assert order(planner(policy=rules, groups=["db"]), urgent) == "ready"
     with pytest.raises(WrongOption, match="policy"):
         planner(policy=[{"action": "nonsense"}])
@@ -242,7 +244,7 @@ def test_the_claim_of_a_silent_run_does_not_keep_it_back() -> None:
 
 def test_what_a_dead_run_has_begun_is_finished_and_what_it_has_not_begun_waits() -> None:
     assert order(planner(), event(), kept=record("doing", a=entry("run-1", 999.0))) == "ready"
-    assert "it begins" in order(planner(), event(), kept=record(a=entry("run-1", 999.0)))
+    assert "the drain begins" in order(planner(), event(), kept=record(a=entry("run-1", 999.0)))
 
 
 def test_what_is_over_is_put_back() -> None:

@@ -130,7 +130,7 @@ def test_a_receiver_that_is_away_gets_everything_in_order_when_it_is_back(
     host.tells(receiver)
     host.start()
     event_id = emulator.publish("Reboot", ["web_0"], started_for=60)
-    host.says("did not take a message")
+    host.says("did not accept a message")
     assert host.spooled() == 1
     emulator.obeys("/start", {"EventId": event_id})
     until(lambda: host.spooled() == 2)

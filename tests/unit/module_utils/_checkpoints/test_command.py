@@ -34,7 +34,7 @@ def test_a_program_that_ends_well_has_saved() -> None:
     [
         (Ran(3, "", "the queue is\nbusy\n"), "/usr/local/bin/queue ended with 3: busy"),
         (Ran(1, "out of\nluck", ""), "/usr/local/bin/queue ended with 1: luck"),
-        (Ran(-9, "", ""), "/usr/local/bin/queue ended with -9: it said nothing"),
+        (Ran(-9, "", ""), "/usr/local/bin/queue ended with -9: no output"),
         (Ran(1, "", "{{ lookup('pipe', 'id') }}\x1b[2J"), "ended with 1: { { lookup('pipe', 'id') }}?[2J"),
     ],
 )
@@ -53,7 +53,7 @@ def test_a_program_that_fails_says_why_and_its_arguments_are_not_told(ran: Ran, 
         ({}, "argv"),
         ({"argv": []}, "argv has to be a list"),
         ({"argv": [""]}, "argv has to be a list"),
-        ({"argv": ["sync"], "become_user": " "}, "become_user has to be a text"),
+        ({"argv": ["sync"], "become_user": " "}, "become_user has to be a string"),
         ({"argv": ["sync"], "shell": True}, "shell"),
     ],
 )

@@ -143,7 +143,7 @@ def test_a_save_that_is_late_is_said(redis: Redis, words: str) -> None:
     [
         ("TIME", Ran(0, "NOAUTH Authentication required.\n", ""), "does not answer TIME: NOAUTH Authentication"),
         ("TIME", Ran(1, "", "Could not connect: Connection refused\n"), "does not answer TIME: .*Connection refused"),
-        ("TIME", Ran(0, "", ""), "does not answer TIME: it said nothing"),
+        ("TIME", Ran(0, "", ""), "does not answer TIME: no output"),
         ("BGSAVE SCHEDULE", Ran(0, "NOPERM no permissions\n", ""), "did not begin to save: NOPERM no permissions"),
         ("BGSAVE SCHEDULE", Ran(1, "", "Error: Server closed the connection"), "did not begin to save: Error: Server"),
     ],

@@ -107,7 +107,7 @@ def test_real_programs(tmp_path: Path) -> None:
     }
     step = Step(options_of(Step, **given), tools(20, Clock(), real_run))
     assert not step.look().done
-    assert step.do().message == "the probe passes: it said nothing"
+    assert step.do().message == "the probe passes: no output"
     assert step.look().done
     step.undo(NOTED)
     assert not step.look().done
@@ -128,10 +128,10 @@ def test_a_program_that_is_not_there_is_named() -> None:
         ({**GIVEN, "do": []}, "do has to be a list: the program, then its arguments"),
         ({**GIVEN, "probe": [" ", "x"]}, "probe has to be a list"),
         ({**GIVEN, "undo": []}, "undo has to be a list"),
-        ({**GIVEN, "become_user": " "}, "become_user has to be a text"),
+        ({**GIVEN, "become_user": " "}, "become_user has to be a string"),
         ({**GIVEN, "environment": {"A B": "x"}}, "cannot be that of a variable"),
-        ({**GIVEN, "environment": {"A": True}}, "the value of A has to be a text. Put it into quotes."),
-        ({**GIVEN, "environment": {"A": ["x"]}}, "the value of A has to be a text"),
+        ({**GIVEN, "environment": {"A": True}}, "the value of A has to be a string. Put it into quotes."),
+        ({**GIVEN, "environment": {"A": ["x"]}}, "the value of A has to be a string"),
     ],
 )
 def test_only_programs_are_accepted(given: dict[str, t.Any], words: str) -> None:

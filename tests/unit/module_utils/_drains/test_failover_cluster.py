@@ -23,8 +23,8 @@ def test_a_step_that_can_be_carried_out_is_accepted(given: Json) -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"node": " "}, "node has to be a text"),
-        ({"target_node": ""}, "target_node has to be a text"),
+        ({"node": " "}, "node has to be a string"),
+        ({"target_node": ""}, "target_node has to be a string"),
         ({"node": "sql1", "target_node": "SQL1"}, "target_node is the node that shall be drained"),
         ({"failback": "later"}, "value of failback must be one of: immediate, policy, none"),
         ({"force_drain": "perhaps"}, "force_drain"),

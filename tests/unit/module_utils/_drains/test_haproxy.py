@@ -22,7 +22,7 @@ BALANCED: Json = {"backend": "web", "server": "web1", "sockets": SOCKETS}
         ({**BALANCED, "sockets": ["/run/a"]}, "sockets"),
         ({**BALANCED, "sockets": []}, "sockets has to be a list of {host"),
         ({**BALANCED, "sockets": [{"host": "lb1"}]}, "socket"),
-        ({**BALANCED, "sockets": [{"host": " ", "socket": "/run/a"}]}, "host of sockets has to be a text"),
+        ({**BALANCED, "sockets": [{"host": " ", "socket": "/run/a"}]}, "host of sockets has to be a string"),
         ({**BALANCED, "server": "web1; shutdown"}, "server cannot be a name in HAProxy"),
         ({**BALANCED, "backend": "web\nset"}, "backend cannot be a name in HAProxy"),
     ],

@@ -166,7 +166,7 @@ def test_after_an_interruption_a_later_step_may_have_stopped_what_answers(
 
 
 def test_a_marker_without_its_folder_is_said(application: Application, tmp_path: Path) -> None:
-    with pytest.raises(EventsError, match="its folder is not there"):
+    with pytest.raises(EventsError, match="its folder does not exist"):
         step(application, tmp_path / "nothing" / "marker").do()
 
 

@@ -115,4 +115,4 @@ def test_nonsense_of_crm_mon_is_said(document: str, words: str) -> None:
 def test_only_a_name_is_accepted() -> None:
     assert not mistake(Step, {})
     assert not mistake(Step, {"node": "db1"})
-    assert "node has to be a text" in mistake(Step, {"node": " "})
+    assert "node has to be a string" in mistake(Step, {"node": " "})

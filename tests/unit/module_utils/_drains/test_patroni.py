@@ -224,7 +224,7 @@ def test_a_member_that_answers_byte_by_byte_cannot_exceed_the_deadline() -> None
         ({"username": "me"}, "required together"),
         ({"url": "db:8008"}, "url has to be a URL"),
         ({"url": "file:///etc/passwd"}, "url has to be a URL"),
-        ({"candidate": ""}, "candidate has to be a text"),
+        ({"candidate": ""}, "candidate has to be a string"),
     ],
 )
 def test_only_a_rest_api_is_accepted(given: dict[str, t.Any], words: str) -> None:
