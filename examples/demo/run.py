@@ -106,7 +106,7 @@ def main() -> int:
     reports = Path.cwd() / "graceful-reports"
     with tempfile.TemporaryDirectory(prefix="graceful-demo-") as directory:
         good = rehearse(Path(directory).resolve(), reports)
-    print(f"\nLook at it: {reports / 'latest.html'}")
+    print(f"\nReport: {reports / 'latest.html'}")
     print("Done: noticed, drained, approved once, over, restored." if good else "The demo did not end well; see above.")
     return 0 if good else 1
 

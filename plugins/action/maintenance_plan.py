@@ -32,7 +32,7 @@ from ..plugin_utils._pass import PassInput
 from ..plugin_utils._slices import say
 
 Json = dict[str, t.Any]
-# A host that an earlier play has lost, or that a condition leaves out, may have announcements all the same.
+# A host that an earlier play has lost, or that a condition leaves out, may still have announcements.
 NO_ANSWER: Json = {
     "msg": "it takes no part in this run, because an earlier play or task failed on it or could not reach it"
 }

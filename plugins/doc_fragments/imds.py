@@ -48,7 +48,7 @@ options:
   vm_name:
     description:
       - This VM's Azure name, which is what events name their resources by. It often differs from the hostname.
-      - If not given, it is asked of the service. On classic VMs, which have no instance metadata, the result has
+      - If not given, the service is asked for it. On classic VMs, which have no instance metadata, the result has
         V(none) for it and the module warns.
     type: str
 """

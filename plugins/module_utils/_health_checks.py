@@ -30,7 +30,7 @@ OPTIONS: t.Mapping[str, t.Mapping[str, t.Any]] = {
         "elements": "str",
         "description": "A program and its arguments, without a shell, that has to end with 0.",
     },
-    "timeout": {"type": "int", "default": 120, "description": "Seconds until it has to be well."},
+    "timeout": {"type": "int", "default": 120, "description": "Seconds within which the check has to pass."},
     "headers": {"type": "dict", "no_log": True, "description": "HTTP headers for `url`, such as a token."},
     "username": {"type": "str", "description": "A user for `url` (HTTP basic authentication)."},
     "password": {"type": "str", "no_log": True, "description": "The user's password."},

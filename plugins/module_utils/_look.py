@@ -51,7 +51,7 @@ class Order(t.NamedTuple):
     max_age: float = 60.0
     # For ready: after so many seconds the controller verifies its steps again.
     fresh: float = 30.0
-    # For put_back: events that are still announced, and for which the host is put back all the same.
+    # For put_back: events for which the host is put back although they are not over.
     lapsed: t.Sequence[str] = ()
     # For look: whether to test that a record could be written.
     probe_record: bool = False

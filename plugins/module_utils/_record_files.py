@@ -31,7 +31,7 @@ Record = t.Dict[str, t.Any]
 
 
 class Damaged(EventsError):
-    """Something lies in the place of the record that is none. It is never deleted, and never taken for no record."""
+    """The file at the path of the record is not a valid record. It is never deleted, and never counts as missing."""
 
     def __init__(self, file: str, why: str) -> None:
         super().__init__(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: haproxy_server
-short_description: Take a server out of an HAProxy when its last session has ended
+short_description: Set the state of a server in HAProxy
 version_added: 0.1.0
 author: graceful.azure contributors (@graceful)
 description:
@@ -68,7 +68,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 msg:
-  description: How it is now.
+  description: The state of the server and the number of its sessions.
   returned: success
   type: str
   sample: web/web1 is in state maint with 0 sessions

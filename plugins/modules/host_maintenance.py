@@ -113,7 +113,7 @@ options:
     type: bool
     default: false
   controller_step:
-    description: What became of the step in RV(report.next), which the controller took.
+    description: The result of the step in RV(report.next), which the controller took.
     type: dict
   looked:
     description: How balancers looked before anything was done, by the name of the step.
@@ -184,7 +184,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 report:
-  description: What became of the order.
+  description: The result of the order.
   returned: when the host answered
   type: dict
   contains:
@@ -196,7 +196,7 @@ report:
       type: str
       sample: ready
     message:
-      description: The same in words.
+      description: The state as a message.
       type: str
       sample: 2 drain steps done, 1 checkpoint saved, all verified
     next:

@@ -81,33 +81,37 @@ margin:
   returned: always
   type: list
   elements: str
-stats:
-  description: The outcome for M(ansible.builtin.set_stats).
+ansible_stats:
+  description: The outcome, in the format of M(ansible.builtin.set_stats). AWX shows it as artifacts.
   returned: always
   type: dict
   contains:
-    graceful_result:
-      description: The result of the run.
-      type: str
-      sample: done
-    graceful_was_drill:
-      description: Whether it was a drill.
-      type: bool
-    graceful_report:
-      description: The path of the page.
-      type: str
-    graceful_report_data:
-      description: The path of the data.
-      type: str
-    graceful_events:
-      description: The events, each with its C(event_id), C(event_type), C(action), C(outcome), C(message), C(holds)
-        and C(hosts).
-      type: list
-      elements: dict
-    graceful_host_results:
-      description: What became of each host.
+    data:
+      description: The values.
       type: dict
-      sample: {"web1": "restored"}
+      contains:
+        graceful_result:
+          description: The result of the run.
+          type: str
+          sample: done
+        graceful_was_drill:
+          description: Whether it was a drill.
+          type: bool
+        graceful_report:
+          description: The path of the page.
+          type: str
+        graceful_report_data:
+          description: The path of the data.
+          type: str
+        graceful_events:
+          description: The events, each with its C(event_id), C(event_type), C(action), C(outcome), C(message), C(holds)
+            and C(hosts).
+          type: list
+          elements: dict
+        graceful_host_results:
+          description: The result of each host.
+          type: dict
+          sample: {"web1": "restored"}
 """
 
 # The work is done in the action plugin of the same name.

@@ -15,7 +15,7 @@ description:
     freezes, Spot evictions and deletions minutes or seconds ahead.
   - Run it on the VM itself, nothing else can reach the service. The first call enables the service for the VM.
 notes:
-  - Azure disables the service for a VM that has not asked for 24 hours.
+  - Azure disables the service for a VM that has sent no request for 24 hours.
 extends_documentation_fragment:
   - graceful.azure.attributes
   - graceful.azure.imds

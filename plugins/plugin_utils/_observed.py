@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What hosts reported becomes what the run knows of hosts and events, and the plan is made anew. Pure."""
+"""Updates the state of the run from the reports of the hosts, and makes a new plan. Pure."""
 
 from __future__ import annotations
 

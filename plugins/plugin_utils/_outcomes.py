@@ -16,7 +16,7 @@ from ._plan import nothing_drained
 Json = dict[str, t.Any]
 IN_PROGRESS = "in progress"
 NOT_READY = "NOT READY when Azure acted"
-# Events after which a host does not come back. A recommendation does nothing to it: what comes of it is another event.
+# Events after which a host does not come back. A recommendation does not affect the host: an eviction is another event.
 NEVER_COME_BACK = {"preempt", "terminate"}
 RECOMMENDATION = "spotrebalancerecommendation"
 
@@ -149,7 +149,7 @@ def _why_unready(run: Json, host: str) -> str:
 
 
 def _drained_only(run: Json, event: Json) -> tuple[str, list[str]]:
-    """Where nothing is to be approved, nothing is held; that a host was not ready is a failure all the same."""
+    """Where nothing is to be approved, nothing is held, but a host that was not ready is a failure."""
     if not run["finished"]:
         return "notified", []
     draining = [host for host, action in event["entry"]["actions"].items() if action_of(action).drains]

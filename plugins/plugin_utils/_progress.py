@@ -95,7 +95,7 @@ def messages(before: Json, run: Json, now: float) -> list[str]:
 
 
 def status(run: Json) -> list[str]:
-    """What is announced, what is being done and what is stuck: the last screen answers a phone call."""
+    """What is announced, being done and stuck, so that the end of the output shows the current state."""
     lines = []
     for event in run["events"].values():
         if event["gone"]:

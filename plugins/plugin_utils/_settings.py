@@ -243,7 +243,7 @@ SETTINGS: t.Final[t.Mapping[str, Setting]] = {
         "list",
         None,
         "How the host is taken out of service, see [roles/drain](../roles/drain/README.md). `[]` says that nothing has "
-        "to be drained; not set holds the approval.",
+        "to be drained. If it is not set, the events of the host are held.",
         _kinds(_drains, "drain", "Drain step"),
     ),
     "checkpoint": Setting(
@@ -255,7 +255,7 @@ SETTINGS: t.Final[t.Mapping[str, Setting]] = {
     "health": Setting(
         "list",
         [],
-        "What has to be well before traffic returns, see [roles/restore](../roles/restore/README.md).",
+        "Health checks that have to pass before traffic returns, see [roles/restore](../roles/restore/README.md).",
         _health,
     ),
     "policy": Setting("list", None, "What to do about which event, see below.", _checked(validate_policy)),
@@ -266,13 +266,16 @@ SETTINGS: t.Final[t.Mapping[str, Setting]] = {
         _checked(validate_min_available),
     ),
     "window": Setting(
-        "dict", None, "When drains and approvals may happen if there is a choice.", _checked(validate_window)
+        "dict",
+        None,
+        "When drains and approvals may happen, if there is enough time before NotBefore.",
+        _checked(validate_window),
     ),
     "drain_budget": Setting("int", 300, "Seconds that a drain may need, for capacity and window.", check.number),
     "confirm": Setting(
         "bool",
         False,
-        "Ask a person before approving, if any affected host wants it. Without a terminal the event is held.",
+        "Ask a person before approving, if this is true for any affected host. Without a terminal the event is held.",
         check.boolean,
     ),
     "undo_on_failure": Setting(
@@ -298,12 +301,17 @@ SETTINGS: t.Final[t.Mapping[str, Setting]] = {
         True,
     ),
     "wait": Setting(
-        "float", 0, "Seconds to wait for an announcement. 0 takes what is there. An extra variable.", seconds, "run"
+        "float",
+        0,
+        "Seconds to wait for an announcement. 0: do not wait, handle only what is announced now. An extra variable.",
+        seconds,
+        "run",
     ),
     "wait_round": Setting(
         "float",
         10,
-        "How many seconds may pass until what one host sees is known to all. An extra variable.",
+        "Seconds that one pass of waiting takes at most. After it, the run knows what each host sees. An "
+        "extra variable.",
         seconds,
         "run",
     ),
@@ -316,16 +324,22 @@ SETTINGS: t.Final[t.Mapping[str, Setting]] = {
         "run",
     ),
     "force_claim": Setting(
-        "bool", False, "Take over what a dead run has claimed. An extra variable.", check.boolean, "run"
+        "bool",
+        False,
+        "Take over the claims of another run, for example after its controller was killed. An extra variable.",
+        check.boolean,
+        "run",
     ),
     "run_name": Setting(
-        "str", "", "What other runs call this one; by default the controller and the time.", _text, "run"
+        "str", "", "The name of this run in messages; by default the controller and the time.", _text, "run"
     ),
     "report_dir": Setting("path", "graceful-reports", "Directory for reports, on the controller.", _text, "run"),
     "report_keep": Setting("int", 50, "How many reports and archives are kept there; 0 keeps all.", _number, "run"),
     "report_always": Setting("bool", False, "Write a report also if nothing was announced.", check.boolean, "run"),
-    "webhooks": Setting("list", [], "Who is told, see [roles/report](../roles/report/README.md).", _webhooks, "run"),
-    "drill_consent": Setting("str", "", "`yes`, or no drill happens.", _text, "drill"),
+    "webhooks": Setting(
+        "list", [], "Webhooks that get messages, see [roles/report](../roles/report/README.md).", _webhooks, "run"
+    ),
+    "drill_consent": Setting("str", "", "Has to be `yes`, otherwise the drill does not start.", _text, "drill"),
     "drill_address": Setting(
         "str", "", "An address of the first Linux host that all hosts reach, of a private network.", _text, "drill"
     ),
@@ -338,14 +352,17 @@ SETTINGS: t.Final[t.Mapping[str, Setting]] = {
     "drill_notice": Setting(
         "float",
         None,
-        "Seconds of notice; by default the least that Azure gives for the event, which the margin is against anyway.",
+        "Seconds of notice; by default the least that Azure gives for the event. The reported margin is "
+        "always against Azure's least notice.",
         seconds,
         "drill",
     ),
     "drill_duration": Setting("float", 5, "Seconds that the event lasts.", seconds, "drill"),
     "drill_port": Setting("int", 8801, "The emulator's first port; each host has one.", _number, "drill"),
-    "drill_control_port": Setting("int", 8800, "The port of its control.", _number, "drill"),
-    "drill_dir": Setting("path", "/opt/azure-events-emulator", "Its directory on that host.", _path, "drill"),
+    "drill_control_port": Setting("int", 8800, "The control port of the emulator.", _number, "drill"),
+    "drill_dir": Setting(
+        "path", "/opt/azure-events-emulator", "The directory of the emulator on its host.", _path, "drill"
+    ),
     "drill_run_by": Setting(
         "str",
         "auto",

@@ -214,7 +214,6 @@ def isolated(environment: Environment) -> dict[str, str]:
         **inherited,
         "PATH": os.pathsep.join([str(environment.bin), *os.get_exec_path()]),
         "VIRTUAL_ENV": str(environment.directory),
-        "GRACEFUL_ANSIBLE_BIN": str(environment.bin),
         "ANSIBLE_COLLECTIONS_PATH": str(COLLECTIONS),
         "ANSIBLE_CONFIG": str(config),
         "ANSIBLE_HOME": str(home),

@@ -14,7 +14,7 @@ from .._text import clean
 
 
 class Item(Kind):
-    summary = "The program has ended with 0. Nothing is put back: what it saved is its own."
+    summary = "The program has ended with 0. Nothing is restored: the collection does not know what was saved."
     options: t.ClassVar = {
         "argv": {
             "type": "list",

@@ -29,7 +29,7 @@ class Item(Kind):
             "type": "list",
             "elements": "str",
             "required": True,
-            "description": "Absolute paths of files and directories. Of a symbolic link, what it leads to is saved. "
+            "description": "Absolute paths of files and directories. For a symbolic link, its target is saved. "
             "Sockets are left out. On Windows with a drive or as UNC path.",
         },
         "to": {

@@ -13,14 +13,16 @@ from .._kind import Kind
 
 
 class Item(Kind):
-    summary = "The task file has run and `probe` passes. Nothing is put back: what it saved is its own."
+    summary = (
+        "The task file has run and `probe` passes. Nothing is restored: the collection does not know what was saved."
+    )
     options: t.ClassVar = {
         "file": {"type": "str", "required": True, "description": "A task file (.yml) that saves."},
         "probe": {
             "type": "raw",
             "required": True,
-            "description": "What proves it: a condition or a list of conditions. A task that was skipped must not look "
-            "like one that was done.",
+            "description": "How to check that it is done: a condition or a list of conditions. A task that was "
+            "skipped must not look like one that was done.",
         },
     }
     checks: t.ClassVar = {"file": check.task_file, "probe": check.probe}

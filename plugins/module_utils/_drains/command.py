@@ -48,7 +48,8 @@ class Step(Kind):
         },
         "environment": {
             "type": "dict",
-            "description": "Variables for them. They are noted in the host's record, so this is no place for secrets.",
+            "description": "Environment variables for these programs. They are noted in the host's record, so "
+            "this is no place for secrets.",
         },
     }
     checks: t.ClassVar = {

@@ -20,11 +20,11 @@ class Step(Kind):
     options: t.ClassVar = {
         "node": {
             "type": "str",
-            "description": "The node as the cluster calls it. By default the one that this host is.",
+            "description": "The name of the node in the cluster. By default the one that this host is.",
         },
         "target_node": {
             "type": "str",
-            "description": "The node that shall get the roles. By default the cluster chooses.",
+            "description": "The node to move the roles to. By default the cluster chooses.",
         },
         "force_drain": {
             "type": "bool",
@@ -46,5 +46,5 @@ class Step(Kind):
     def mistake(cls, options: Options) -> str:
         node, target = options["node"], options["target_node"]
         if node and target and node.lower() == target.lower():
-            return "target_node is the node that shall be drained. Name another one."
+            return "target_node is the node to drain. Name another one."
         return super().mistake(options)

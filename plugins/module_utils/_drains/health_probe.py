@@ -54,12 +54,12 @@ class Step(Kind):
         },
         "out_url": {
             "type": "str",
-            "description": "A URL that takes the application out. It is called whatever the health URL says, so it "
-            "has to bear being called twice.",
+            "description": "A URL that takes the application out. It is called whatever the health URL says, so "
+            "calling it twice must do no harm.",
         },
         "in_url": {
             "type": "str",
-            "description": "A URL that puts the application back. As `out_url`, it has to bear being called twice.",
+            "description": "A URL that puts the application back. As with `out_url`, calling it twice must do no harm.",
         },
         "method": {"type": "str", "default": "POST", "description": "The HTTP method for `out_url` and `in_url`."},
         "interval": {
@@ -83,7 +83,7 @@ class Step(Kind):
             "default": True,
             "description": "Whether the health URL has to say something about the application before the host is taken "
             "out: an answer that is healthy, or an error of the server (500 and above). A URL where nothing answers, "
-            "or only that there is no such page, would prove nothing.",
+            "or only that there is no such page, proves nothing about the application.",
         },
         "headers": {
             "type": "dict",

@@ -66,5 +66,5 @@ class Step(Kind):
     @classmethod
     def mistake(cls, options: Options) -> str:
         if not options["sites"] and not options["app_pools"]:
-            return "sites or app_pools has to name something that shall be stopped."
+            return "sites or app_pools has to name something to stop."
         return super().mistake(options)

@@ -49,7 +49,7 @@ class Step(Kind):
     options: t.ClassVar = {
         "node": {
             "type": "str",
-            "description": "The node as the cluster calls it. By default the one that this host is.",
+            "description": "The name of the node in the cluster. By default the one that this host is.",
         },
     }
     checks: t.ClassVar = {"node": check.text}

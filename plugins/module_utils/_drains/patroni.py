@@ -54,7 +54,7 @@ class Step(Kind):
         },
         "candidate": {
             "type": "str",
-            "description": "The member that shall lead. By default Patroni chooses the fittest.",
+            "description": "The member to make the leader. By default Patroni chooses one.",
         },
         "username": {"type": "str", "description": "The user of the REST API, where it has one."},
         "password": {"type": "str", "no_log": True, "description": "The user's password."},

@@ -143,8 +143,8 @@ class Step(Kind):
             "default": [{"host": "127.0.0.1", "port": 26379}],
             "description": "The Sentinels. They are asked one after the other until one does it.",
             "options": {
-                "host": {"type": "str", "required": True, "description": "Where it is."},
-                "port": {"type": "int", "default": 26379, "description": "Its port."},
+                "host": {"type": "str", "required": True, "description": "The host of the Sentinel."},
+                "port": {"type": "int", "default": 26379, "description": "The port of the Sentinel."},
             },
         },
         "sentinel_username": {"type": "str", "description": "The user for the Sentinels."},

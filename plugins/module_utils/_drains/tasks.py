@@ -21,10 +21,10 @@ class Step(Kind):
         "probe": {
             "type": "raw",
             "required": True,
-            "description": "What proves it: a condition, a list of conditions, or a task file (.yml).",
+            "description": "How to check that it is done: a condition, a list of conditions, or a task file (.yml).",
         },
         "undo": {"type": "str", "description": "A task file (.yml) that puts the host back."},
-        "undo_probe": {"type": "raw", "description": "What proves that, in the same ways."},
+        "undo_probe": {"type": "raw", "description": "How to check that it is undone, in the same ways."},
     }
     checks: t.ClassVar = {
         **dict.fromkeys(("do", "undo"), check.task_file),

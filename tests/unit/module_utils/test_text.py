@@ -83,7 +83,7 @@ def test_options_are_masked_through_and_through() -> None:
 @pytest.mark.parametrize(
     ("names", "shown"),
     [
-        ([], "nobody"),
+        ([], "none"),
         (["a"], "a"),
         (["a", "b"], "a and b"),
         (["a", "b", "c"], "a, b and c"),
