@@ -152,7 +152,7 @@ def _put_back_order(this: Pass, host: str, claimed: t.Mapping[str, Json]) -> Jso
 
 
 def _is_given_up(this: Pass, host: str, event_id: str) -> bool:
-    """Whether the event, or another one that the host would wait for, is not gone in time, or the host does not answer."""
+    """Whether the event, or another one that the host waits for, is not gone in time, or the host does not answer."""
     if not this.has_timed_out(event_id):
         return False
     events = (this.given.hosts[host]["observation"] or {}).get("events") or []
