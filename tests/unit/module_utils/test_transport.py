@@ -75,7 +75,7 @@ def test_a_network_that_fails_after_the_request_is_no_missing_connection(
     monkeypatch.setattr(BoundedSocket, "recv_into", fails_after)
     with (
         Peer(before) as server,
-        pytest.raises(PassingFailure, match=r"closed the connection .* .No route to host.") as failure,
+        pytest.raises(PassingFailure, match=r"closed the connection .No route to host.") as failure,
     ):
         ask(transport, f"http://127.0.0.1:{server.port}")
     assert not isinstance(failure.value, NoConnection)

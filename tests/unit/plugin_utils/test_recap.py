@@ -454,13 +454,17 @@ def test_a_run_that_could_not_ask_a_host_does_not_say_that_nothing_is_announced(
 
 
 @pytest.mark.parametrize(
-    ("result", "begins"),
-    [("held", "At least one event was held (not approved)"), ("failed", "The maintenance failed"), ("done", "")],
+    ("result", "begins", "ends"),
+    [
+        ("held", "At least one event was held (not approved)", " See 'When something is held' in docs/maintenance.md."),
+        ("failed", "The maintenance failed", ""),
+        ("done", "", ""),
+    ],
 )
-def test_the_last_error_says_what_happened_and_where_to_read_on(result: str, begins: str) -> None:
+def test_the_last_error_says_what_happened_and_where_to_read_on(result: str, begins: str, ends: str) -> None:
     report = {"result": result, "drill": False, "run": {"check_mode": False}}
     more = "; the recap above and the report (/tmp/latest.html) say why."
-    assert failure_of(report, "/tmp/latest.html") == (begins + more if begins else "")
+    assert failure_of(report, "/tmp/latest.html") == (begins + more + ends if begins else "")
 
 
 def test_how_long_an_event_took_counts_from_its_approval_also_by_an_earlier_run(world: World) -> None:

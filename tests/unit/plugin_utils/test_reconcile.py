@@ -298,7 +298,7 @@ def test_a_host_is_put_back_if_nothing_follows_a_recommendation_in_time_and_not_
     world.now += 60
     second = Player(world, "run-2").play()
     assert (second["result"], outcome(second)) == ("nothing", "notified")
-    assert "nothing has followed within 10 min" in second["events"][0]["message"]
+    assert "no other event followed within 10 min" in second["events"][0]["message"]
     # When it is gone, nothing is left of it.
     world.now = begin + 4000
     assert Player(world, "run-3").play()["result"] == "done"
@@ -494,7 +494,7 @@ def test_a_host_that_does_not_see_the_event_holds_it(world: World) -> None:
     world.add("web1", "web2")
     world.hosts["web2"].sees = lambda _event: False
     event = world.announce("E1", "web1", "web2")
-    assert "did not see it" in holds(Player(world).play())
+    assert "does not show it" in holds(Player(world).play())
     assert event.posts == []
 
 
@@ -774,7 +774,7 @@ def test_a_report_that_a_host_is_ready_does_not_count_if_its_record_says_otherwi
         change(changed["web2"]["observation"]["record"])
     run = advance(player.run, given._replace(hosts=changed))
     assert run["approve"] == []
-    assert "web2 is not ready: its record does not say" in " ".join(run["events"]["e1"]["all_holds"])
+    assert "web2 is not ready: its record has no verification by this run" in " ".join(run["events"]["e1"]["all_holds"])
     assert run["orders"]["web2"]["order"] == "ready"
 
 

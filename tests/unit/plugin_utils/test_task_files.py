@@ -56,7 +56,7 @@ def test_the_first_file_of_that_name_is_the_one(tmp_path: Path) -> None:
     assert task_files.find(str(file), []) == str(file)
     with pytest.raises(task_files.Unusable, match=r"which does not exist. Searched: .*/a/no.yml, .*/b/no.yml"):
         task_files.find("no.yml", places)
-    with pytest.raises(task_files.Unusable, match="at no place"):
+    with pytest.raises(task_files.Unusable, match="Searched: no place"):
         task_files.find("no.yml", [])
 
 

@@ -25,7 +25,7 @@ def test_a_step_that_can_be_carried_out_is_accepted(given: Json) -> None:
     [
         ({"node": " "}, "node has to be a string"),
         ({"target_node": ""}, "target_node has to be a string"),
-        ({"node": "sql1", "target_node": "SQL1"}, "target_node is the node that shall be drained"),
+        ({"node": "sql1", "target_node": "SQL1"}, "target_node is the node to drain"),
         ({"failback": "later"}, "value of failback must be one of: immediate, policy, none"),
         ({"force_drain": "perhaps"}, "force_drain"),
     ],
