@@ -236,7 +236,7 @@ class ActionModule(SlicedAction):
         if self._task.check_mode and record_problem(answer):
             mistakes = [*mistakes, record_problem(answer)]
         steps = settings.values["drain_steps"].items
-        self._say(answer, order)
+        self._say(answer, order, bool(args.get("controller_step", {}).get("pending")))
         place = str(run["options"]["report_dir"] or "graceful-reports")
         return {
             **answer,
@@ -257,7 +257,7 @@ class ActionModule(SlicedAction):
             "mistakes": mistakes,
             "interruptions": module.interruptions,
             "looks": controller.looks(steps, run["pass"] + 1),
-            "step": self._step(answer, settings.values, os.path.join(place, CHECKPOINTS)),
+            "step": self._step(answer, settings.values, os.path.join(place, CHECKPOINTS), _slice_of(order)),
             "changed": _changed(answer, before, order),
         }
 
@@ -316,12 +316,12 @@ class ActionModule(SlicedAction):
             return {"looked": controller.looked(looked, number)}
         return {"controller_step": self._answer(step, values)}
 
-    def _step(self, answer: Json, values: Json, place: str) -> Json | None:
+    def _step(self, answer: Json, values: Json, place: str, most: float = controller.LONGEST) -> Json | None:
         step = (answer["report"] or {}).get("next")
         if step is None:
             return None
         items, platform = _items(values, step), platform_of(self)
-        described = controller.described(step, items, time.time(), finder(self, self._vars), platform)
+        described = controller.described(step, items, time.time(), finder(self, self._vars), platform, most)
         # The path on the controller must not come from the host.
         copy = os.path.join(absolute(place), self._host, archive_name(step["name"], platform))
         return {**described, "controller_copy": copy}
@@ -369,15 +369,20 @@ class ActionModule(SlicedAction):
         conditional.when = [condition]
         return bool(conditional.evaluate_conditional(templar=templar, all_vars=variables))
 
-    def _say(self, answer: Json, order: Json) -> None:
+    def _say(self, answer: Json, order: Json, pending: bool) -> None:
         report = answer["report"]
         if order["order"] == "look":
             return
         if report is None:
             say(f"[{self._host}] {'cannot be asked' if answer['reachable'] else 'not reachable'}: {answer['error']}")
-        elif report["state"] in UNFINISHED:
+        elif report["state"] in UNFINISHED or (report["state"] == "next" and pending):
             left = order["seconds"] if order["order"] == "ready" else 0
             say(f"[{self._host}] {report['message']}" + (f"; {duration(left)} left" if left else ""))
+
+
+def _slice_of(order: Json) -> float:
+    """Seconds that the controller may wait within a step, while all hosts wait for it: less than a call of a host."""
+    return max(1.0, 0.8 * float(order.get("wait", 0.0)))
 
 
 def _changed(answer: Json, before: Json, order: Json) -> bool:

@@ -30,7 +30,7 @@ $script:Parts = [ordered]@{
             event = @{ event_id = 'text'; event_type = 'text' }
             claim = @{ run_id = 'text'; run_name = 'text'; since = 'time'; renewed = 'time'; silent_until = 'time' }
             'approval?' = @{ at = 'time'; status = 'text'; run_id = 'text'; message = 'text' }
-            noticed = 'time'; 'lapsed?' = 'time'; 'ready?' = 'time'; 'started?' = 'time'; 'gone?' = 'time'; gone_reads = 'count'; 'gave_up?' = 'text'
+            noticed = 'time'; 'lapsed?' = 'time'; 'ready?' = 'time'; 'started?' = 'time'; 'gone?' = 'time'; gone_reads = 'count'; unhealthy = 'count'; 'gave_up?' = 'text'
         }
     }
     steps = @(
@@ -466,7 +466,7 @@ function Test-GracefulStale {
 function New-ClaimedEntry {
     param($Keeper, $Record, $Announced, $Entry, $Other)
     $now = Get-GracefulNow
-    $blank = @{ ready = $null; started = $null; gone = $null; gone_reads = 0; gave_up = $null; approval = $null; noticed = $now; lapsed = $null }
+    $blank = @{ ready = $null; started = $null; gone = $null; gone_reads = 0; unhealthy = 0; gave_up = $null; approval = $null; noticed = $now; lapsed = $null }
     $fresh = New-GracefulMap $blank $Entry
     $known = @{ event_type = 'Unknown' }
     if ($null -ne $Entry) { $known = $Entry['event'] }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ._document import SCHEDULED, STARTED, Document, Event, same_id, same_name
+from ._document import SCHEDULED, STARTED, Document, Event, by_id, same_id, same_name
 from ._errors import EventsError, NoConnection, PassingFailure, Refused
 from ._service import Service
 from ._text import clean, count, listed, quoted, quoted_list
@@ -210,9 +210,10 @@ class _Attempt:
         except EventsError as exc:
             self.approval.warnings.append(f"Approved, but the document could not be read afterwards: {exc.message}")
             return
-        now = {same_id(event["event_id"]): event["event_status"] for event in document.events}
+        present = by_id(document.events)
         for event_id in self.approval.approved:
-            status = now.get(same_id(event_id), "gone")
+            event = present.get(same_id(event_id))
+            status = event["event_status"] if event else "gone"
             self.approval.statuses[event_id] = "Scheduled, approved" if status == SCHEDULED else status
 
     def _check_missing(self, state: str) -> None:

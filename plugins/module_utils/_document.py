@@ -247,6 +247,16 @@ def matching(events: t.Iterable[Event], filters: Filters) -> list[Event]:
     ]
 
 
+def by_id(events: t.Iterable[Event]) -> dict[str, Event]:
+    """An id that is in the document twice counts once, as Started if one of them is."""
+    found: dict[str, Event] = {}
+    for event in events:
+        event_id = same_id(event["event_id"])
+        if event_id not in found or event["event_status"] == STARTED:
+            found[event_id] = event
+    return found
+
+
 def fingerprint(events: t.Iterable[Event]) -> str:
     """Equal for equal events, whatever their order and the time."""
     lasting = sorted(json.dumps(dict(event, seconds_left=None), sort_keys=True) for event in events)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ._document import SCHEDULED, STARTED, same_id
+from ._document import SCHEDULED, STARTED, by_id, same_id
 from ._errors import EventsError
 from ._look import Look
 from ._record import LostClaim
@@ -55,7 +55,7 @@ class Engine(Look):
     def _failed(self, exc: EventsError) -> Json:
         report = super()._failed(exc)
         if isinstance(exc, LostClaim):
-            return {**report, "held": dict.fromkeys(self.order.event_ids, exc.holder or {})}
+            return {**report, "held": exc.held}
         if self.order.order in ("ready", "put_back"):
             # The caller asks again at once, so the time of this call is used for waiting.
             self._poll(self._has_changed)
@@ -67,7 +67,8 @@ class Engine(Look):
         if not self._read():
             raise EventsError(self._error or "The metadata service cannot be read.")
         # A run that was suspended may come with an order that is long out of date.
-        not_started = {same_id(event["event_id"]) for event in self._events if event["event_status"] != STARTED}
+        standing = by_id(self._events)
+        not_started = [event_id for event_id, event in standing.items() if event["event_status"] != STARTED]
         events = [event for event in self.order.events if same_id(event["event_id"]) in not_started]
         claimed, held = self._claim(events, standing=True)
         if not claimed:
@@ -85,7 +86,7 @@ class Engine(Look):
         """The ids of the events that this run has claimed now, and who holds the others."""
         held, warnings = self.keeper.claim(events, self.boot_id, standing)
         self.warnings.extend(warnings)
-        ids = [same_id(event["event_id"]) for event in events]
+        ids = dict.fromkeys(same_id(event["event_id"]) for event in events)
         return [event_id for event_id in ids if event_id not in held], held
 
     def _note_orphan(self) -> None:
@@ -164,17 +165,20 @@ class Engine(Look):
 
     def _unreported_result(self) -> Json | None:
         """The result of put_back of an earlier call, or how far it is; None if there is none or it was reported."""
-        state, owner = self._worker.state(), self._owner("put_back", self.order.event_ids)
+        state = self._worker.state()
+        # Those that it had claimed: another run may have held the others.
+        claimed = [event_id for event_id in self.order.event_ids if event_id in state.get("events", ())]
+        owner = self._owner("put_back", claimed)
         if self.order.controller_step or not _matches(state, owner) or state.get("reported"):
             return None
         if not self._worker.is_running() and "result" not in state:
             return None
         try:
             # The work itself may not note anything for long.
-            self.keeper.renew(self.order.event_ids)
+            self.keeper.renew(claimed)
         except LostClaim as exc:
             # Without a holder it was the work that closed the record, at its end.
-            if exc.holder or state.get("result", {}).get("state") == "next":
+            if any(exc.held.values()) or state.get("result", {}).get("state") == "next":
                 raise
         return self._result(owner)
 
@@ -187,6 +191,8 @@ class Engine(Look):
         event_id = same_id(event["event_id"])
         with self.keeper.change([event_id]) as (_record, own):
             self._demand_ready(own[event_id])
+            # An order that says less approves no more than what this run has claimed.
+            event = {**own[event_id]["event"], **{key: value for key, value in event.items() if value is not None}}
             posted = own[event_id]["approval"] or {}
             is_open = posted.get("status") in ("posting", "unconfirmed")
             if is_open:
@@ -199,7 +205,11 @@ class Engine(Look):
             message = "The approval was sent and is not confirmed yet."
             return {"state": "unconfirmed", "message": message, "approval": posted}
 
-        expected = Expected(None, event.get("resources"), event.get("event_type"))
+        if not event.get("resources"):
+            raise EventsError(
+                "What the event may affect is not known: neither the order nor the claim has its resources."
+            )
+        expected = Expected(None, event["resources"], event.get("event_type"))
         try:
             done = approve(
                 self._service,
@@ -257,8 +267,8 @@ class Engine(Look):
         """Whether the event has left the queue, or is in it for so long after its POST that it may be posted again."""
 
         def has_left_the_queue() -> bool:
-            status = {same_id(event["event_id"]): event["event_status"] for event in self._events}
-            return status.get(event_id) != SCHEDULED
+            event = by_id(self._events).get(event_id)
+            return event is None or event["event_status"] != SCHEDULED
 
         return self._poll(has_left_the_queue) or self.keeper.now - posted_at > UNCONFIRMED_FOR
 
@@ -275,8 +285,8 @@ class Engine(Look):
             return {"state": "waiting", "message": self._waiting_message(claimed), "held": held}
         others = self._others(claimed)
         if self._is_any_announced(others):
-            # What is gone is closed, and the steps stay for the other event.
-            self.keeper.close(claimed, self._without_lapsed(claimed), "gone")
+            # What is gone or has lapsed is closed, and the steps stay for the other event.
+            self.keeper.close(claimed, claimed, "gone", self.order.lapsed)
             return {"state": "put_back", "message": "Another event still needs the host drained.", "held": held}
 
         def undo(steps: Steps) -> Json:

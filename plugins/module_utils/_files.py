@@ -73,11 +73,11 @@ def sync_directory(directory: str) -> None:
         os.close(opened)
 
 
-def try_lock(path: str) -> int | None:
+def try_lock(path: str, shared: bool = False) -> int | None:
     """The lock as an open file, None if another process has it. It ends when it is closed, or with this process."""
     lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(lock, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except OSError as exc:
         os.close(lock)
         if isinstance(exc, BlockingIOError):

@@ -13,7 +13,7 @@ import typing as t
 
 from ._connection import Budget, NoAnswer, connect
 from ._errors import EventsError, WrongOption
-from ._patience import Patience, Proof
+from ._patience import Late, Patience, Proof
 from ._text import clean, count, quoted, sentence
 
 NAME = re.compile(r"[A-Za-z0-9_.:-]+")
@@ -79,14 +79,25 @@ class Server:
         if state == "maint":
             if self.look().state == "ready":
                 self.set_state("drain")
-            self._patience.until(self._is_empty)
+            self._wait_until_empty()
         if self.look().state != state:
             self.set_state(state)
         return self._patience.until(lambda: self._is_in(state))
 
-    def _is_empty(self) -> Proof:
-        seen = self.look()
-        return Proof(seen.state != "ready" and seen.sessions == 0, f"{self.name} is {seen.message}")
+    def _wait_until_empty(self) -> None:
+        sessions = 0
+
+        def is_empty() -> Proof:
+            nonlocal sessions
+            seen = self.look()
+            sessions = seen.sessions
+            return Proof(seen.state != "ready" and sessions == 0, f"{self.name} is {seen.message}")
+
+        try:
+            self._patience.until(is_empty)
+        except Late as exc:
+            exc.fields["sessions"] = sessions
+            raise
 
     def _is_in(self, state: str) -> Proof:
         seen = self.look()

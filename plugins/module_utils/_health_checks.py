@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import typing as t
 
 from . import _option_checks as option_check
@@ -56,12 +57,22 @@ def mistake(options: Options) -> str:
 
 
 def check(
-    items: t.Sequence[Options], clock: Clock, run: Runner, progress: t.Callable[[str], None] | None = None
+    items: t.Sequence[Options],
+    clock: Clock,
+    run: Runner,
+    progress: t.Callable[[str], None] | None = None,
+    seconds: float = math.inf,
 ) -> None:
-    """Wait until each check passes. Raises Late for the first that does not. A secret may be missing in the options."""
+    """Wait until each check passes, for `seconds` at most. Raises Late for the first that does not pass.
+
+    A secret may be missing in the options.
+    """
+    end = clock.monotonic() + seconds
     for item in items:
         name, look = _look_of(item, run)
-        patience = Patience(item["timeout"], clock, progress)
+        # Each is looked at once, also without any time.
+        left = max(0.1, end - clock.monotonic())
+        patience = Patience(min(item["timeout"], left), clock, progress)
         try:
             patience.until(forgiving(functools.partial(look, patience)), pause=PAUSE)
         except Late as exc:

@@ -6,11 +6,12 @@
 
 from __future__ import annotations
 
+import importlib
 import typing as t
 
 from ._errors import EventsError
 from ._patience import Patience
-from ._text import clean
+from ._text import clean, quoted
 
 LINUX, WINDOWS = "linux", "windows"
 NOT_HERE = "a Linux host cannot do that: its kind is for Windows hosts. Correct the step's kind"
@@ -38,17 +39,8 @@ class Ran(t.NamedTuple):
         return self
 
 
-class Runner(t.Protocol):
-    """Runs a program without a shell, for no longer than `seconds`. Raises EventsError if it cannot be run or hangs."""
-
-    def __call__(
-        self,
-        argv: t.Sequence[str],
-        seconds: float,
-        user: str | None = None,
-        environment: t.Mapping[str, str] | None = None,
-        pass_fds: t.Sequence[int] = (),
-    ) -> Ran: ...
+# Runs a program: run() of _run.py, or a stand-in.
+Runner = t.Callable[..., Ran]
 
 
 class Tools(t.NamedTuple):
@@ -64,7 +56,7 @@ class Tools(t.NamedTuple):
     file_name: str = ""
 
 
-class Look(t.NamedTuple):
+class Found(t.NamedTuple):
     """How things are. `before` is recorded for undo; with in_service=False undo leaves everything as it is."""
 
     done: bool
@@ -85,6 +77,13 @@ class StepRecord(t.NamedTuple):
     before: Json
     data: Json
     lost: bool
+
+
+def load_kind(package: str, class_name: str, nouns: str, names: t.Sequence[str], name: str) -> type[Kind]:
+    """The class of a kind. A host imports only the kind that it needs."""
+    if name not in names:
+        raise EventsError(f"There is no kind {quoted(name)} of {nouns}. Kinds are: {', '.join(names)}.")
+    return t.cast("type[Kind]", getattr(importlib.import_module(package + name), class_name))
 
 
 class Kind:
@@ -128,7 +127,7 @@ class Kind:
         """How it was before the step, after an interruption: what the first attempt saw, and not what is seen now."""
         return before
 
-    def look(self) -> Look:
+    def look(self) -> Found:
         """Whether it is done already, and how it is now. Changes nothing. Checkpoints have no `look`."""
         raise EventsError(NOT_HERE)
 

@@ -13,7 +13,7 @@ import os
 import typing as t
 
 from ._clock import Clock
-from ._document import Event, fingerprint, same_id, seen_by
+from ._document import Event, fingerprint, same_id
 from ._errors import EventsError
 from ._record import Keeper
 from ._service import Reading, Service
@@ -58,7 +58,7 @@ class Order(t.NamedTuple):
 
     @property
     def event_ids(self) -> list[str]:
-        return [same_id(event["event_id"]) for event in self.events]
+        return list(dict.fromkeys(same_id(event["event_id"]) for event in self.events))
 
 
 class Look:
@@ -128,15 +128,12 @@ class Look:
     def _read(self) -> bool:
         """Read the document; whether that was possible. A failure is kept and never looks like an empty document."""
         try:
-            reading = self._service.read()
-            if self._vm_name is None:
-                self._vm_name = self._service.vm_name()
+            reading, self._vm_name, events = self._service.look(self._vm_name)
         except EventsError as exc:
             self._error = exc.message
             return False
         self.warnings.extend(oddity for oddity in reading.document.oddities if oddity not in self.warnings)
-        self._reading, self._error = reading, None
-        self._events = seen_by(reading.document, self._vm_name, reading.service_time)
+        self._reading, self._events, self._error = reading, events, None
         return True
 
     @property

@@ -50,20 +50,9 @@ def action_of(name: t.Any) -> Action:
 
 
 KEYS = (
-    "name",
-    "because",
-    "event_type",
-    "event_source",
-    "min_duration",
-    "max_duration",
-    "notice",
-    "group",
-    "resource",
-    "unknown_names",
-    "urgent",
-    "expires_after",
-    "action",
-)
+    "name", "because", "event_type", "event_source", "min_duration", "max_duration", "notice", "group", "resource",
+    "unknown_names", "urgent", "expires_after", "action",
+)  # fmt: skip
 
 DEFAULT_POLICY: t.Final[t.Sequence[t.Mapping[str, t.Any]]] = (
     {

@@ -22,6 +22,8 @@ from ._text import clean, iso
 
 # A clock that is set back by more than this would keep a dead run's claim alive.
 CLOCK_SLACK = 60.0
+# An event may stand for days, and a step may fail every minute.
+MOST_MARKS = 400
 
 Step = t.Dict[str, t.Any]
 Entry = t.Dict[str, t.Any]
@@ -37,15 +39,19 @@ class Run(t.NamedTuple):
 
 
 class LostClaim(EventsError):
-    """Another run has claimed the event, or it was closed: this run must not act any more."""
+    """Another run has claimed one of the events, or it was closed: this run must not act any more.
 
-    def __init__(self, claim: t.Mapping[str, t.Any] | None) -> None:
+    `claims` has those events with the claim of the other run, or None.
+    """
+
+    def __init__(self, claims: t.Mapping[str, t.Mapping[str, t.Any] | None]) -> None:
+        claim = next(filter(None, claims.values()), None)
         now = f"{holder_message(claim)} holds it" if claim else "the record was closed"
         super().__init__(
             f"This run does not hold the claim of the event any more: {now}. This run does nothing more on the host.",
             state="held_by_other_run",
         )
-        self.holder = None if claim is None else holder(claim)
+        self.held = {event_id: holder(claim) if claim else {} for event_id, claim in claims.items()}
 
 
 def to_system_log(text: str) -> None:
@@ -57,7 +63,7 @@ class Keeper:
     """Reads and changes the record on behalf of one run.
 
     Every change is made under the lock. Apart from claiming and releasing, a change is fenced: it raises LostClaim and
-    writes nothing if this run does not hold the claim.
+    writes nothing if this run does not hold the claims of all its events.
     """
 
     def __init__(
@@ -135,8 +141,8 @@ class Keeper:
         self, record: Record, event: t.Mapping[str, t.Any], entry: Entry | None, other: Record | None
     ) -> Entry:
         """The entry of an event with a claim of this run; `other` is the claim that it replaces."""
-        blank = {"ready": None, "started": None, "gone": None, "gone_reads": 0, "gave_up": None, "approval": None}
-        claimed: Entry = {**blank, "noticed": self.now, "lapsed": None, **(entry or {})}
+        blank = dict.fromkeys(("ready", "started", "gone", "gave_up", "approval", "lapsed"))
+        claimed: Entry = {**blank, "gone_reads": 0, "unhealthy": 0, "noticed": self.now, **(entry or {})}
         known = entry["event"] if entry else {"event_type": UNKNOWN}
         claimed["event"] = {**known, **{key: value for key, value in event.items() if value is not None}}
         renewed = entry is not None and other is None
@@ -155,7 +161,7 @@ class Keeper:
         return claimed
 
     def release(self, event_ids: t.Collection[str]) -> list[str]:
-        """Give the claims back. Where something is not undone, the record stays, for another run to take over."""
+        """Give the claims back. If something is not undone, or the host is not healthy, the record stays."""
         released = []
         with self._locked():
             record = self.folder.read()
@@ -167,7 +173,8 @@ class Keeper:
                 self._mark(record, "released", self.run.run_name, entry["event"]["event_id"])
             if not unfinished(record):
                 for event_id in released:
-                    del record["events"][event_id]
+                    if not record["events"][event_id]["unhealthy"]:
+                        del record["events"][event_id]
             self._write(record)
         return released
 
@@ -175,13 +182,13 @@ class Keeper:
 
     @contextlib.contextmanager
     def change(self, event_ids: t.Collection[str]) -> t.Iterator[tuple[Record, dict[str, Entry]]]:
-        """The record, and in it those of these events that this run has claimed. What is changed is written."""
+        """The record, and in it these events, all of which this run has to hold. What is changed is written."""
         with self._locked():
             record = self.folder.read() or _empty(self.now, "")
             own = self._own(record, event_ids)
-            if not own:
-                others = [entry["claim"] for key, entry in record["events"].items() if key in event_ids]
-                raise LostClaim(others[0] if others else None)
+            lost = [event_id for event_id in event_ids if event_id not in own]
+            if lost or not own:
+                raise LostClaim({key: record["events"].get(key, {}).get("claim") for key in lost})
             for entry in own.values():
                 entry["claim"].update(renewed=self.now, silent_until=self.now + self.run.silent_for)
             yield record, own
@@ -217,6 +224,17 @@ class Keeper:
     def mark(self, event_ids: t.Collection[str], what: str, detail: str = "") -> None:
         with self.change(event_ids) as (record, _own):
             self._mark(record, what, detail)
+
+    def note_unhealthy(self, event_ids: t.Collection[str], message: str) -> int:
+        """The health checks did not pass. Returns how often that was so; the same reason is marked only once."""
+        with self.change(event_ids) as (record, own):
+            attempts: int = 1 + max(entry["unhealthy"] for entry in own.values())
+            for entry in own.values():
+                entry["unhealthy"] = attempts
+            last = record["timeline"][-1] if record["timeline"] else {}
+            if (last.get("what"), last.get("detail")) != ("failed", clean(message)):
+                self._mark(record, "failed", message)
+        return attempts
 
     def note_event(self, event_id: str, mark: str = "", **fields: t.Any) -> None:
         with self.change([event_id]) as (record, own):
@@ -264,7 +282,12 @@ class Keeper:
             self.folder.write(record)
 
     def _mark(self, record: Record, what: str, detail: str, event_id: str = "") -> None:
-        record["timeline"].append({"at": self.now, "what": what, "detail": clean(detail), "event_id": event_id})
+        marks = record["timeline"]
+        while len(marks) >= MOST_MARKS:
+            # What fails again and again was said often enough.
+            failed = (number for number, mark in enumerate(marks) if mark["what"] == "failed")
+            del marks[next(failed, MOST_MARKS // 2)]
+        marks.append({"at": self.now, "what": what, "detail": clean(detail), "event_id": event_id})
         self._log(clean(f"{what} {detail} {event_id}".strip(), 300))
 
     def _write(self, record: Record) -> None:

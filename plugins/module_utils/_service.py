@@ -10,7 +10,7 @@ import typing as t
 from datetime import datetime
 
 from ._client import Client, Limits, Sender
-from ._document import BrokenDocument, Document, load_json, parse, parse_time, plain_name
+from ._document import BrokenDocument, Document, Event, load_json, parse, parse_time, plain_name, seen_by
 from ._endpoint import VNET_ENDPOINT, checked, lease_endpoints
 from ._errors import PassingFailure, Refused, WrongOption
 from ._text import clean
@@ -45,6 +45,8 @@ class Service:
         self.api_version = VERSIONS[0] if self._choosing else api_version
         self._etag: str | None = None
         self._document: Document | None = None
+        # A classic VM has no name: it is not asked for again.
+        self._has_no_name = False
 
     @property
     def endpoint(self) -> str:
@@ -70,6 +72,12 @@ class Service:
             else:
                 self._choosing = False
                 return reading
+
+    def look(self, vm_name: str | None) -> tuple[Reading, str | None, list[Event]]:
+        """The document, this VM's name, which is asked for if it is not known, and the events as this VM sees them."""
+        reading = self.read()
+        vm_name = self.vm_name() if vm_name is None else vm_name
+        return reading, vm_name, seen_by(reading.document, vm_name, reading.service_time)
 
     def _next_older(self, refusal: Refused) -> str:
         if self.api_version == VERSIONS[-1]:
@@ -105,12 +113,16 @@ class Service:
 
     def vm_name(self) -> str | None:
         """This VM's Azure name; None where the service has no instance metadata, as on classic VMs."""
+        if self._has_no_name:
+            return None
         try:
-            return self.client.fetch(INSTANCE_PATH, {"api-version": INSTANCE_VERSION}, self._decode_name)
+            name = self.client.fetch(INSTANCE_PATH, {"api-version": INSTANCE_VERSION}, self._decode_name)
         except Refused as exc:
-            if exc.status in (400, 404, 405):
-                return None
-            raise
+            if exc.status not in (400, 404, 405):
+                raise
+            name = None
+        self._has_no_name = name is None
+        return name
 
     def _decode_name(self, reply: Reply) -> str | None:
         try:

@@ -29,6 +29,8 @@ TITLES = {DRAIN: "Drain step", CHECKPOINT: "Checkpoint"}
 MARKS = {DRAIN: "draining", CHECKPOINT: "checkpointed"}
 # Seconds until a failed step is tried again, by the number of its attempts.
 PAUSES = (10.0, 20.0, 40.0, 60.0)
+# Seconds. With less time the controller is not asked for a step again that it has begun.
+SHORTEST_REQUEST = 1.0
 LEFT_OUT = "it was out of service before the event, and stays out of service"
 # Of a machine that is taken away, what can be saved in spite of a failed drain is better than nothing.
 TAKEN_AWAY = ("preempt", "terminate")
@@ -45,9 +47,9 @@ class Failed(Exception):
 class Next(Exception):
     """The controller has to take the next step."""
 
-    def __init__(self, step: Json) -> None:
+    def __init__(self, step: Json, message: str = "") -> None:
         super().__init__(step["name"])
-        message = f"the controller takes the step {quoted(step['name'])}"
+        message = message or f"the controller takes the step {quoted(step['name'])}"
         self.result = {"state": "next", "message": message, "next": step}
 
 
@@ -210,7 +212,9 @@ class Steps:
         done = noted is not None and noted["status"] == DONE
         if noted and step["phase"] == CHECKPOINT and noted["options"] != step["options"]:
             done = False
-        if done and noted and 0 <= self._keeper.now - noted["at"] < self._order.fresh:
+        is_fresh = noted is not None and 0 <= self._keeper.now - noted["at"] < self._order.fresh
+        if done and (is_fresh or (self._is_pending and not self._has_answer(step, "do"))):
+            # A later step that is pending would begin anew if this one was verified in between.
             return
         if self._has_answer(step, "verify"):
             answer, self._answer = self._answer or {}, None
@@ -219,6 +223,8 @@ class Steps:
                 return
             done = False
         if self._has_answer(step, "do"):
+            if self._is_pending and noted and noted["status"] == DOING:
+                self._ask_again(step, noted)
             self._note_done(step, self._answer_of(step, "do"))
             return
         if done:
@@ -230,6 +236,22 @@ class Steps:
             raise EventsError(str(looked["error"]))
         self._note_doing(step, noted, _before(kind, step, noted, looked))
         raise Next(self._for_controller(step, "do"))
+
+    @property
+    def _is_pending(self) -> bool:
+        """Whether the controller has begun one of the steps, and it takes longer than the other hosts can wait."""
+        answer = self._answer or {}
+        names = [item["name"] for item in self._order.steps]
+        return bool(answer.get("pending")) and answer.get("phase") == DRAIN and answer.get("name") in names
+
+    def _ask_again(self, step: Json, noted: Json) -> None:
+        """No attempt is counted. When the time of the step is over, its answer is a failure like any other."""
+        left = self._deadline - self._keeper.clock.monotonic()
+        if step["timeout"]:
+            left = min(left, float(step["timeout"]) - max(0.0, self._keeper.now - noted["at"]))
+        if left >= SHORTEST_REQUEST:
+            message = clean((self._answer or {}).get("message") or "it takes longer")
+            raise Next({**_key(step), "mode": "do", "seconds": left}, f"{step['name']}: {message}")
 
     def _has_answer(self, step: Json, mode: str) -> bool:
         answer = self._answer or {}
@@ -332,10 +354,11 @@ class Steps:
         try:
             if self._order.health_mistake:
                 raise EventsError(self._order.health_mistake)
-            _health_checks.check(items, self._keeper.clock, self._run, self._progress)
+            left = self._deadline - self._keeper.clock.monotonic()
+            _health_checks.check(items, self._keeper.clock, self._run, self._progress, left)
         except EventsError as exc:
-            self._keeper.mark(self._claimed, "failed", exc.message)
-            result = {"state": "failed", "message": f"The host is not healthy: {exc.message}", "attempts": 1}
+            attempts = self._keeper.note_unhealthy(self._claimed, exc.message)
+            result = {"state": "failed", "message": f"The host is not healthy: {exc.message}", "attempts": attempts}
             raise Failed({**result, "step": "health"}) from exc
 
     # ---- what all steps need

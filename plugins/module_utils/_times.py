@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ._document import STARTED, Event, same_id
+from ._document import STARTED, Event, by_id
 
 Json = t.Dict[str, t.Any]
 # An event is gone if several reads over some seconds did not show it; longer if it was never seen Started.
@@ -39,12 +39,12 @@ class Times:
     def note(self, events: t.Sequence[Event], monotonic: float, now: float) -> None:
         """What one read of the document has shown."""
         self._now = monotonic
-        status = {same_id(event["event_id"]): event["event_status"] for event in events}
+        present = by_id(events)
         for event_id in self._event_ids:
-            if event_id in status:
+            if event_id in present:
                 self._missing.pop(event_id, None)
                 self.missing_since.pop(event_id, None)
-                if status[event_id] == STARTED:
+                if present[event_id]["event_status"] == STARTED:
                     self.started.setdefault(event_id, now)
             else:
                 since, reads = self._missing.get(event_id, (monotonic, 0))

@@ -10,7 +10,7 @@ import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ._document import KNOWN_SOURCES, KNOWN_TYPES, Event, Filters, plain_name, seen_by
+from ._document import KNOWN_SOURCES, KNOWN_TYPES, Event, Filters, plain_name
 from ._errors import WrongOption
 from ._service import Reading, Service
 from ._text import quoted
@@ -48,7 +48,6 @@ class Viewpoint:
         if given is not None and not given.strip():
             raise WrongOption("vm_name is empty; leave it out to ask the service, or give the VM's Azure name.")
         self.vm_name: str | None = plain_name(given.strip()) if given else known_name
-        self._asked = self.vm_name is not None
         self._warned: set[str] = set()
         for option, known in (("event_types", KNOWN_TYPES), ("event_sources", KNOWN_SOURCES)):
             for name in module.params.get(option) or ():
@@ -58,30 +57,24 @@ class Viewpoint:
 
     def require_name(self, option: str) -> str:
         """This VM's name, for an option that needs it."""
-        name = self._ask()
-        if name is None:
+        self.vm_name = self.vm_name or self._service.vm_name()
+        if self.vm_name is None:
             raise WrongOption(
                 f"{option} needs this VM's Azure name, which the service does not return (a classic VM?). Set vm_name."
             )
-        return name
-
-    def _ask(self) -> str | None:
-        if not self._asked:
-            self.vm_name = self._service.vm_name()
-            self._asked = True
         return self.vm_name
 
     def look(self) -> tuple[Reading, list[Event]]:
         """The document, and its events as this VM sees them now."""
-        reading = self._service.read()
-        if self._ask() is None:
+        reading, self.vm_name, events = self._service.look(self.vm_name)
+        if self.vm_name is None:
             self._warn(
                 "The service does not return this VM's Azure name (a classic VM?): vm_name and affects_me are null. "
                 "Set vm_name to the VM's Azure name."
             )
         for oddity in reading.document.oddities:
             self._warn(oddity)
-        return reading, seen_by(reading.document, self.vm_name, reading.service_time)
+        return reading, events
 
     def _warn(self, text: str) -> None:
         if text not in self._warned:

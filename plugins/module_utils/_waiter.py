@@ -9,7 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from ._clock import Clock
-from ._document import STARTED, Event, Filters, fingerprint, matching, same_id
+from ._document import STARTED, Event, Filters, by_id, fingerprint, matching, same_id
 from ._errors import EventsError, PassingFailure, WrongOption
 from ._text import clean, count, iso
 
@@ -79,14 +79,14 @@ class Seen:
         )
 
     def _note_times(self, events: t.Sequence[Event], known: t.Sequence[str], now: str) -> None:
-        status = {same_id(event["event_id"]): event["event_status"] for event in events}
+        present = by_id(events)
         # New objects, so that they can be compared with those before.
         blank: dict[str, dict[str, str | None]] = {same_id(event_id): dict.fromkeys(TIMES) for event_id in known}
         times = {event_id: dict(entry) for event_id, entry in {**blank, **self.times}.items()}
         for event_id, entry in times.items():
-            if status.get(event_id) == STARTED:
+            if event_id in present and present[event_id]["event_status"] == STARTED:
                 entry["started_at"] = entry["started_at"] or now
-            entry["gone_at"] = None if event_id in status else entry["gone_at"] or now
+            entry["gone_at"] = None if event_id in present else entry["gone_at"] or now
         self.times = times
 
     def progress(self, until: str) -> tuple[t.Any, ...]:

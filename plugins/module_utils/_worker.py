@@ -26,6 +26,7 @@ STATE = ".worker.json"
 PROGRAM = ".worker.program"
 # Seconds that a process may take to end after a signal.
 GRACE = 5.0
+LOOK_TAKES = 0.25
 
 
 class Worker:
@@ -45,10 +46,18 @@ class Worker:
         return functools.partial(run, note=self._note_program)
 
     def is_running(self) -> bool:
-        lock = try_lock(self._lock)
+        # Shared: who only looks is no worker to others who look.
+        lock = try_lock(self._lock, shared=True)
         if lock is not None:
             os.close(lock)
         return lock is None
+
+    def _take_lock(self) -> int | None:
+        """None if a worker has it, and not another call that only looks, which takes a moment."""
+        end = self._clock.monotonic() + LOOK_TAKES
+        while (lock := try_lock(self._lock)) is None and self._clock.monotonic() < end:
+            self._clock.sleep(0.01)
+        return lock
 
     def state(self) -> Json:
         """Whose work it is, by the keys of its owner, and `progress` or `result`; empty if it cannot be read."""
@@ -56,7 +65,7 @@ class Worker:
 
     def start(self, owner: Json, work: Work) -> bool:
         """Begin the work in a process that does not end with this one. False if another worker has begun first."""
-        lock = try_lock(self._lock)
+        lock = self._take_lock()
         if lock is None:
             return False
         try:
@@ -74,7 +83,7 @@ class Worker:
         try:
             _detach(lock)
             signal.signal(signal.SIGTERM, _stop)
-            self.work({**owner, "pid": os.getpid()}, work)
+            self.work({**owner, "pid": os.getpid(), "began": _began(os.getpid())}, work)
             status = 0
         finally:
             os._exit(status)
@@ -96,10 +105,11 @@ class Worker:
 
     def note_reported(self, state: Json) -> None:
         """Remember that a call has returned this result."""
-        lock = try_lock(self._lock)
+        lock = self._take_lock()
         # Otherwise the next worker has begun, and the state is its own.
         if lock is not None:
-            self._write({**state, "reported": True})
+            if self.state() == state:
+                self._write({**state, "reported": True})
             os.close(lock)
 
     def wait(self, seconds: float) -> bool:
@@ -119,10 +129,8 @@ class Worker:
     def stop(self) -> None:
         """End the worker and the program that it runs."""
         for number in (signal.SIGTERM, signal.SIGKILL):
-            pid = self.state().get("pid")
-            if not self.is_running():
-                break
-            if isinstance(pid, int) and pid > 1:
+            pid = self._pid()
+            if pid is not None:
                 with contextlib.suppress(OSError):
                     os.killpg(pid, number)
             if self.wait(GRACE):
@@ -130,6 +138,18 @@ class Worker:
         else:
             raise EventsError("An earlier process on this host does not end. It is tried again.")
         self._end_program()
+
+    def _pid(self) -> int | None:
+        """The process of the worker, which notes it a moment after it has begun. Its number is not that of another."""
+        end = self._clock.monotonic() + GRACE
+        while self.is_running() and self._clock.monotonic() < end:
+            state = self.state()
+            pid = state.get("pid")
+            if isinstance(pid, int) and pid > 1:
+                began = _began(pid)
+                return pid if state.get("began", began) == began else None
+            self._clock.sleep(0.02)
+        return None
 
     def _note_program(self, group: int | None) -> None:
         if group is None:

@@ -72,6 +72,11 @@ msg:
   returned: success
   type: str
   sample: web/web1 is in state maint with 0 sessions
+sessions:
+  description: How many sessions were left when O(timeout) was over.
+  returned: when O(state=maint) was not reached because of sessions that did not end
+  type: int
+  sample: 3
 before:
   description: How it was; C(in_service) says whether sessions could begin.
   returned: success

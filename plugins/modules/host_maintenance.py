@@ -113,7 +113,9 @@ options:
     type: bool
     default: false
   controller_step:
-    description: The result of the step in RV(report.next), which the controller took.
+    description:
+      - The result of the step in RV(report.next), which the controller took.
+      - With C(pending=true) the step has begun and takes longer. The host asks for it again as long as there is time.
     type: dict
   looked:
     description: How balancers looked before anything was done, by the name of the step.

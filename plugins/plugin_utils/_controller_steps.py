@@ -15,13 +15,15 @@ import typing as t
 from jinja2 import Environment, TemplateSyntaxError
 
 from ..module_utils._kind import LINUX, WINDOWS
-from ..module_utils._text import clean, quoted
+from ..module_utils._text import clean, count, quoted
 from ._task_files import Unusable, is_file
 
 Json = dict[str, t.Any]
 Find = t.Callable[[str, bool], tuple[str, list[str]]]
 BY_CONTROLLER = ("haproxy", "tasks")
 MOST_PASSES = 100
+# Seconds, more than any step has.
+LONGEST = 1e6
 NOT_RUN = "its tasks did not finish; see the output of Ansible above"
 # The options of a step of kind tasks that are used in each mode. A probe may also be a condition.
 TASKS = {"do": ("do", "probe"), "verify": (None, "probe"), "undo": ("undo", "undo_probe")}
@@ -56,10 +58,16 @@ def _condition_mistakes(value: t.Any) -> list[str]:
     return found
 
 
-def described(step: Json, items: t.Sequence[Json], now: float, find: Find, platform: str = LINUX) -> Json:
-    """The step that the host asks for, with the options that the user has set for it."""
+def described(
+    step: Json, items: t.Sequence[Json], now: float, find: Find, platform: str = LINUX, most: float = LONGEST
+) -> Json:
+    """The step that the host asks for, with the options that the user has set for it.
+
+    Sessions on balancers are waited for no longer than `most` seconds; if there is more time, the host asks again.
+    """
     given = next((one for one in items if (one["name"], one["kind"]) == (step["name"], step["kind"])), None)
     result: Json = {**step, "until": now + step["seconds"], "broken": "", "calls": [], "file": "", "probe_file": ""}
+    result.update(seconds_each=most, may_go_on=False)
     result["tasks"] = tasks_of(step, platform)
     result["options"] = given["options"] if given else {}
     if step["mode"] == "fetch" and result["options"].get("to") != "controller":
@@ -73,7 +81,9 @@ def described(step: Json, items: t.Sequence[Json], now: float, find: Find, platf
             "It is no longer one of the host's steps. Add it again, or undo it by hand and remove the host's record."
         )
     elif step["kind"] == "haproxy":
-        result["calls"] = _calls(step, given["options"])
+        # One balancer is waited for after the other.
+        each = most / len(given["options"]["sockets"])
+        result.update(calls=_calls(step, given["options"]), seconds_each=each, may_go_on=most < step["seconds"])
     else:
         result.update(_files(step, given["options"], find))
     return result
@@ -175,13 +185,18 @@ def answer(step: Json, given: t.Any) -> Json:
     if not isinstance(result, t.Mapping):
         # Ansible gives no reason: a file or role could not be included, or another host failed.
         return {**common, "ok": False, "message": NOT_RUN}
-    bad = next(filter(is_bad, [*_items(result), result]), None)
+    left = [item for item in _items(result) if isinstance(item.get("sessions"), int) and "item" in item]
+    others = [item for item in _items(result) if item not in left]
+    bad = next(filter(is_bad, others if left else [*others, result]), None)
     if bad is not None:
         where = (bad.get("item") or {}).get("host", "") if isinstance(bad.get("item"), t.Mapping) else ""
         message = message_of(bad)
         # Before ansible-core 2.19 only the text says that the timeout of the task was reached.
         late = bool(bad.get("timedout") or bad.get("late") or "in the expected time frame" in message)
         return {**common, "ok": False, "late": late, "message": f"{where}: {message}" if where else message}
+    if left:
+        message = ", ".join(f"{count(item['sessions'], 'session')} on {item['item']['host']}" for item in left)
+        return {**common, "ok": False, "late": True, "pending": step["may_go_on"], "message": message}
     changed = [item for item in _items(result) if item.get("changed")]
     if step["kind"] == "haproxy" and step["mode"] == "verify" and changed:
         return {**common, "ok": False, "message": message_of(changed[0])}

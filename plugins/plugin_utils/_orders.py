@@ -75,8 +75,8 @@ def _final_release(this: Pass, host: str, claimed: t.Mapping[str, Json]) -> Json
     """This run does no more for the host: the next run need not wait until the claims have expired."""
     state = this.hosts[host]
     live = [entry["event"] for entry in claimed.values() if _is_live(this, host, entry) and not entry["lapsed"]]
-    # A record without steps to undo would be closed with its claims: what is left are health checks that do not pass.
-    return _new_order("release", live) if live and state["reachable"] and drained_steps(state["record"]) else None
+    is_left = drained_steps(state["record"]) or state["put_back_failures"]
+    return _new_order("release", live) if live and state["reachable"] and is_left else None
 
 
 def _is_live(this: Pass, host: str, entry: Json) -> bool:

@@ -15,7 +15,6 @@ import typing as t
 
 from ..module_utils._client import Sender
 from ..module_utils._clock import Clock
-from ..module_utils._document import seen_by
 from ..module_utils._errors import EventsError, PassingFailure, WrongOption
 from ..module_utils._service import Service, service_of
 from ..module_utils._text import clean, quoted, quoted_list
@@ -119,10 +118,8 @@ class Polled:
             return [], max(REFUSED_PAUSE, self._interval)
 
     def _messages(self) -> list[Json]:
-        reading = self._service.read()
+        _reading, self._vm_name, events = self._service.look(self._vm_name)
         if not self._answered:
-            if self._vm_name is None:
-                self._vm_name = self._service.vm_name()
             self._service.client.limits = LIMITS
             self._answered = True
             self._log(f"{self.place.host}: watching {self._service.endpoint}, Azure name {clean(self._vm_name)}.")
@@ -130,7 +127,6 @@ class Polled:
             self._logged = None
             self._log(f"{self.place.host}: the events can be read again.")
         now = self._clock.utc_now().timestamp()
-        events = seen_by(reading.document, self._vm_name, reading.service_time)
         changes, self._known = compare(self._known, events, self._clock.monotonic(), now)
         source = Source(self.place.host, self._vm_name, kind="scheduled_events")
         made = []

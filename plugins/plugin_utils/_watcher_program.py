@@ -15,7 +15,7 @@ PACKAGE = "ansible_collections/graceful/azure/plugins"
 MAIN = """\
 import sys
 
-from ..module_utils._watcher.program import main
+from ansible_collections.graceful.azure.plugins.module_utils._watcher.program import main
 
 sys.exit(main())
 """

@@ -308,8 +308,8 @@ def hostile_record(event_id: str, text: str) -> Json:
     approval = {"at": 1, "status": text, "run_id": text, "message": text}
     texts = ("event_status", "description", "event_source", "resource_type", "not_before", "leader")
     event = {"event_id": event_id, "event_type": text, "resources": [text], **dict.fromkeys(texts, text)}
-    entry = {"event": event, "claim": claim, "ready": None, "started": None, "gone": None, "gone_reads": 0}
-    entry.update(noticed=1, lapsed=None)
+    entry = {"event": event, "claim": claim, "ready": None, "started": None, "gone": None}
+    entry.update(noticed=1, lapsed=None, gone_reads=0, unhealthy=0)
     step = {"phase": "drain", "name": text, "kind": text, "status": "done", "at": 1, "message": text, "attempts": 0}
     return {
         "version": 2,

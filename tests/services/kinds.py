@@ -8,7 +8,7 @@ import typing as t
 
 from ansible_collections.graceful.azure.plugins.module_utils import _drains
 from ansible_collections.graceful.azure.plugins.module_utils._clock import Clock
-from ansible_collections.graceful.azure.plugins.module_utils._kind import Kind, Look, Runner, StepRecord
+from ansible_collections.graceful.azure.plugins.module_utils._kind import Found, Kind, Runner, StepRecord
 from ansible_collections.graceful.azure.plugins.module_utils._run import run as real_run
 from ansible_collections.graceful.azure.tests.unit.module_utils.scripted import options_of, tools
 
@@ -16,7 +16,7 @@ NOTED = StepRecord({}, {}, lost=False)
 
 
 class Drained(t.NamedTuple):
-    look: Look
+    look: Found
     done: str
     undone: str
 

@@ -166,7 +166,7 @@ def test_sessions_that_do_not_end_make_the_module_late(balancer: Balancer) -> No
     result = module(balancer, "maint", timeout=3)
     for session in sessions:
         session.close()
-    assert (result["failed"], result["late"]) == (True, True)
+    assert (result["failed"], result["late"], result["sessions"]) == (True, True, 1)
     assert "with 1 session" in result["msg"]
     assert balancer.server().look().state == "drain"
 
@@ -198,4 +198,37 @@ def test_a_maintenance_takes_hosts_out_of_every_balancer_and_leaves_out_what_was
         fleet.check_invariant()
         fleet.check_all_back()
     finally:
+        fleet.stop()
+
+
+def test_a_session_that_stays_long_does_not_keep_the_other_host_waiting(balancer: Balancer, tmp_path: Path) -> None:
+    sockets = [{"host": "localhost", "socket": str(balancer.folder / "admin.sock")}]
+    step = {"name": "balancers", "kind": "haproxy", "backend": "web", "server": "{{ inventory_hostname }}"}
+    (tmp_path / "fleet").mkdir()
+    fleet = Fleet(tmp_path / "fleet", 2)
+    sessions = connections_to(balancer, "web1")
+    # Only web1 keeps its session, for longer than two slices.
+    wait_for("a session of web2", lambda: balancer.server("web2").look().sessions == 1)
+
+    def close_all() -> None:
+        for one in sessions:
+            one.close()
+
+    closing = threading.Timer(30, close_all)
+    try:
+        fleet.variables["web1"]["graceful_drain_steps"] = [
+            {**step, "sockets": sockets, "timeout": 120},
+            *fleet._defaults()["graceful_drain_steps"],
+        ]
+        fleet.announce("web1", "web2", started_for=8)
+        closing.start()
+        run = fleet.run()
+        assert run.status == 0, run.output[-4000:]
+        lines = [line for line in run.output.splitlines() if "1 session on localhost" in line]
+        assert len([line for line in lines if line.startswith("[web1] balancers: ")]) >= 2, lines
+        assert "(attempt" not in run.output
+        fleet.check_invariant()
+        fleet.check_all_back()
+    finally:
+        closing.cancel()
         fleet.stop()

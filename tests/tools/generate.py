@@ -37,23 +37,14 @@ LOADER = '''\
 
 from __future__ import annotations
 
-import importlib
-import typing as t
+import functools
 
-from .._errors import EventsError
-from .._kind import Kind
-from .._text import quoted
+from .._kind import load_kind
 
 NAMES: tuple[str, ...] = (
 {names}
-)
-
-
-def load(name: str) -> type[Kind]:
-    """The class of a kind. A host imports only the kind that it needs."""
-    if name not in NAMES:
-        raise EventsError(f"There is no kind {{quoted(name)}} of {nouns}. Kinds are: {{', '.join(NAMES)}}.")
-    return t.cast("type[Kind]", importlib.import_module(f"{{__name__}}.{{name}}").{class_name})
+)  # fmt: skip
+load = functools.partial(load_kind, f"{{__name__}}.", "{class_name}", "{nouns}", NAMES)
 
 
 def _sent_to_hosts() -> None:
@@ -92,10 +83,11 @@ CHECKPOINTS = Folder("_checkpoints", "Item", "checkpoints")
 
 
 def loader(folder: Folder) -> str:
+    names = " ".join(f'"{name}",' for name in folder.kinds)
     return LOADER.format(
         class_name=folder.class_name,
         nouns=folder.nouns,
-        names="\n".join(f'    "{name}",' for name in folder.kinds),
+        names=textwrap.fill(names, 120, initial_indent=" " * 4, subsequent_indent=" " * 4),
         imports="\n".join(f"        {name}," for name in folder.kinds),
     )
 

@@ -8,27 +8,14 @@
 
 from __future__ import annotations
 
-import importlib
-import typing as t
+import functools
 
-from .._errors import EventsError
-from .._kind import Kind
-from .._text import quoted
+from .._kind import load_kind
 
 NAMES: tuple[str, ...] = (
-    "command",
-    "paths",
-    "postgresql",
-    "redis",
-    "tasks",
-)
-
-
-def load(name: str) -> type[Kind]:
-    """The class of a kind. A host imports only the kind that it needs."""
-    if name not in NAMES:
-        raise EventsError(f"There is no kind {quoted(name)} of checkpoints. Kinds are: {', '.join(NAMES)}.")
-    return t.cast("type[Kind]", importlib.import_module(f"{__name__}.{name}").Item)
+    "command", "paths", "postgresql", "redis", "tasks",
+)  # fmt: skip
+load = functools.partial(load_kind, f"{__name__}.", "Item", "checkpoints", NAMES)
 
 
 def _sent_to_hosts() -> None:

@@ -8,33 +8,15 @@
 
 from __future__ import annotations
 
-import importlib
-import typing as t
+import functools
 
-from .._errors import EventsError
-from .._kind import Kind
-from .._text import quoted
+from .._kind import load_kind
 
 NAMES: tuple[str, ...] = (
-    "command",
-    "connections",
-    "failover_cluster",
-    "haproxy",
-    "health_probe",
-    "iis",
-    "pacemaker",
-    "patroni",
-    "redis_sentinel",
-    "services",
-    "tasks",
-)
-
-
-def load(name: str) -> type[Kind]:
-    """The class of a kind. A host imports only the kind that it needs."""
-    if name not in NAMES:
-        raise EventsError(f"There is no kind {quoted(name)} of drain steps. Kinds are: {', '.join(NAMES)}.")
-    return t.cast("type[Kind]", importlib.import_module(f"{__name__}.{name}").Step)
+    "command", "connections", "failover_cluster", "haproxy", "health_probe", "iis", "pacemaker", "patroni",
+    "redis_sentinel", "services", "tasks",
+)  # fmt: skip
+load = functools.partial(load_kind, f"{__name__}.", "Step", "drain steps", NAMES)
 
 
 def _sent_to_hosts() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from .. import _option_checks as check
-from .._kind import LINUX, Done, Kind, Look, Ran, StepRecord
+from .._kind import LINUX, Done, Found, Kind, Ran, StepRecord
 from .._patience import Proof
 
 # In seconds: it is run again and again.
@@ -58,9 +58,9 @@ class Step(Kind):
         "environment": check.environment,
     }
 
-    def look(self) -> Look:
+    def look(self) -> Found:
         proof = self._probe()
-        return Look(proof.holds, proof.message, {"in_service": not proof.holds})
+        return Found(proof.holds, proof.message, {"in_service": not proof.holds})
 
     def do(self) -> Done:
         self._run("do", self.tools.patience.left).succeeded("The program of do")

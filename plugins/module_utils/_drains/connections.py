@@ -12,7 +12,7 @@ import typing as t
 
 from .. import _option_checks as check
 from .._errors import EventsError
-from .._kind import Done, Kind, Look, StepRecord
+from .._kind import Done, Found, Kind, StepRecord
 from .._patience import Proof
 from .._text import count, listed
 
@@ -65,9 +65,9 @@ class Step(Kind):
     # Where the kernel lists them.
     folder = "/proc/net"
 
-    def look(self) -> Look:
+    def look(self) -> Found:
         proof = self._none_open()
-        return Look(proof.holds, proof.message, {})
+        return Found(proof.holds, proof.message, {})
 
     def do(self) -> Done:
         return Done(self.tools.patience.until(self._none_open), {})

@@ -12,7 +12,7 @@ import typing as t
 
 from .. import _option_checks as check
 from .._errors import EventsError
-from .._kind import Done, Kind, Look, Options, StepRecord, Tools
+from .._kind import Done, Found, Kind, Options, StepRecord, Tools
 from .._patience import Late, Proof
 from .._peer import Login, Status, status_of
 from .._text import clean
@@ -120,13 +120,13 @@ class Step(Kind):
             return ""
         return f"marker has to be the absolute path of a file, such as {check.sample_path(platform, 'out')}."
 
-    def look(self) -> Look:
+    def look(self) -> Found:
         health, is_out = self._health(), self._is_out()
         if is_out is None and not health.holds:
             # One bad answer is not enough, as for a load balancer.
             health, is_out = self._look_longer(health)
         out = bool(is_out)
-        return Look(out and not health.holds, health.message, {"in_service": not out})
+        return Found(out and not health.holds, health.message, {"in_service": not out})
 
     def do(self) -> Done:
         # After an interrupted attempt, a later step may have stopped the application already.

@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 
 from .. import _option_checks as check
 from .._errors import EventsError
-from .._kind import LINUX, Done, Kind, Look, StepRecord
+from .._kind import LINUX, Done, Found, Kind, StepRecord
 from .._patience import Proof, forgiving
 from .._text import clean, count, listed
 
@@ -56,10 +56,10 @@ class Step(Kind):
     platforms = (LINUX,)
     _node: str | None = None
 
-    def look(self) -> Look:
+    def look(self) -> Found:
         wanted, seen = self.wants_standby(), self.seen()
         done = wanted and seen.standby and seen.resources == 0
-        return Look(done, f"{clean(self._name, 80)} is {seen.message}", {"in_service": not wanted})
+        return Found(done, f"{clean(self._name, 80)} is {seen.message}", {"in_service": not wanted})
 
     def do(self) -> Done:
         return Done(self._bring(True), {})

@@ -12,7 +12,7 @@ import typing as t
 from .. import _option_checks as check
 from .._connection import NoAnswer
 from .._errors import EventsError
-from .._kind import LINUX, Done, Json, Kind, Look, Options, StepRecord, Tools
+from .._kind import LINUX, Done, Found, Json, Kind, Options, StepRecord, Tools
 from .._patience import Proof, forgiving
 from .._peer import Answer, Login, ask
 from .._text import clean
@@ -82,11 +82,11 @@ class Step(Kind):
         self._shown = clean(self._url, 200)
         self._name: str | None = None
 
-    def look(self) -> Look:
+    def look(self) -> Found:
         mine, others = self.members()
         led_by_other = any(member.leads and member.is_healthy for member in others)
         done = mine.is_healthy and led_by_other and not mine.leads
-        return Look(done, mine.message, {"role": clean(mine.role, 40), "state": clean(mine.state, 40)})
+        return Found(done, mine.message, {"role": clean(mine.role, 40), "state": clean(mine.state, 40)})
 
     def do(self) -> Done:
         """Switch over if this member leads, then wait until another one leads and this one follows."""

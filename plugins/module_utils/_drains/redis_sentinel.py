@@ -17,7 +17,7 @@ import typing as t
 from .. import _option_checks as check
 from .._connection import Budget, NoAnswer, connect
 from .._errors import EventsError
-from .._kind import LINUX, Done, Kind, Look, Options, StepRecord, Tools
+from .._kind import LINUX, Done, Found, Kind, Options, StepRecord, Tools
 from .._patience import Late, Proof, forgiving
 from .._peer import Login
 from .._text import clean
@@ -165,9 +165,9 @@ class Step(Kind):
         self._sentinel_login = Login(params["sentinel_username"], params.get("sentinel_password"))
         self._master: str = params["master_name"]
 
-    def look(self) -> Look:
+    def look(self) -> Found:
         role = self.role()
-        return Look(role.link == "connected", role.message, {"role": role.name})
+        return Found(role.link == "connected", role.message, {"role": role.name})
 
     def do(self) -> Done:
         """Have the Sentinels fail over if this server is the master, then wait until it follows another."""

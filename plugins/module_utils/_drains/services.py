@@ -13,7 +13,7 @@ import typing as t
 
 from .. import _option_checks as check
 from .._errors import EventsError
-from .._kind import LINUX, WINDOWS, Done, Json, Kind, Look, Options, Ran, StepRecord
+from .._kind import LINUX, WINDOWS, Done, Found, Json, Kind, Options, Ran, StepRecord
 from .._patience import Proof
 from .._text import clean, quoted
 
@@ -67,11 +67,11 @@ class Step(Kind):
         wanted = options["services"]
         return {**before, "running": [*(name for name in wanted if name in running), *sorted(running - {*wanted})]}
 
-    def look(self) -> Look:
+    def look(self) -> Found:
         states = {name: self._state(name) for name in self.params["services"]}
         running = [name for name, state in states.items() if state in (RUNNING, STARTING)]
         done = all(state == STOPPED for state in states.values())
-        return Look(done, f"running: {_shown(running)}", {"running": running})
+        return Found(done, f"running: {_shown(running)}", {"running": running})
 
     def do(self) -> Done:
         names = self.params["services"]

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import typing as t
 
-from .._document import STARTED, Event, parse_time, same_id
+from .._document import STARTED, Event, by_id, parse_time, same_id
 from .._text import clean_all, iso
 from .._times import Times
 
@@ -47,7 +47,7 @@ def compare(
     known: t.Mapping[str, Json], events: t.Sequence[Event], monotonic: float, now: float, boot_id: str = ""
 ) -> tuple[list[Change], dict[str, Json]]:
     """The changes since `known`, and what is known now. A missing event is gone after several reads."""
-    present = _by_id(events)
+    present = by_id(events)
     times = Times(list(known), known, monotonic, now)
     times.note(list(present.values()), monotonic, now)
     changes: list[Change] = []
@@ -68,16 +68,6 @@ def compare(
             changes += [Change(STARTED_NOW, dict(event))] * has_started
             after[event_id] = _entry(event, now if has_started else None, boot_id)
     return changes, after
-
-
-def _by_id(events: t.Sequence[Event]) -> dict[str, Event]:
-    """An id that is in the document twice counts once, as Started if one of them is."""
-    found: dict[str, Event] = {}
-    for event in events:
-        event_id = same_id(event["event_id"])
-        if event_id not in found or event["event_status"] == STARTED:
-            found[event_id] = event
-    return found
 
 
 def _entry(event: Event, started: float | None, boot_id: str) -> Json:

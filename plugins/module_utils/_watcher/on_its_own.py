@@ -13,7 +13,7 @@ import typing as t
 
 from .._checks import WrongSetting
 from .._clock import Clock
-from .._document import SCHEDULED, STARTED, Event, same_id, same_name
+from .._document import SCHEDULED, STARTED, Event, by_id, same_id, same_name
 from .._engine import Engine
 from .._errors import WrongOption
 from .._look import Order
@@ -83,7 +83,7 @@ class Planner:
         wanted = [event for event in host.events if self._wants(event, record, host)]
         if wanted:
             return self._ready(wanted, host)
-        standing = {same_id(event["event_id"]): event for event in host.events}
+        standing = by_id(host.events)
         back = {
             key: entry["event"]
             for key, entry in record["events"].items()

@@ -13,7 +13,7 @@ import typing as t
 
 from .._client import Limits
 from .._clock import Clock
-from .._document import Event, seen_by
+from .._document import Event
 from .._errors import EventsError, PassingFailure
 from .._files import write
 from .._look import current_boot
@@ -136,7 +136,7 @@ class Watcher:
         self._report_back(record)
         begin = self.clock.monotonic()
         try:
-            reading = self._read()
+            reading, events = self._read()
         except EventsError as exc:
             self._requests.failed()
             self._log_once("read", f"The events cannot be read: {exc.message}")
@@ -148,7 +148,6 @@ class Watcher:
             systemd.notify(f"WATCHDOG_USEC={WATCHDOG_USEC}")
         if self._logged.pop("read", None):
             self._log("The events can be read again.")
-        events = seen_by(reading.document, self._vm_name, reading.service_time)
         self._last = (events, reading.document.incarnation)
         for oddity in reading.document.oddities:
             self._log_once(f"oddity {oddity}", oddity)
@@ -162,13 +161,11 @@ class Watcher:
     def _now(self) -> float:
         return self.clock.utc_now().timestamp()
 
-    def _read(self) -> Reading:
-        reading = self._service.read()
+    def _read(self) -> tuple[Reading, list[Event]]:
+        reading, self._vm_name, events = self._service.look(self._vm_name)
         if self._vm_name is None and self._last is None:
-            self._vm_name = self._service.vm_name()
-            if self._vm_name is None:
-                self._log("The service does not return this VM's Azure name (a classic VM?). Set graceful_vm_name.")
-        return reading
+            self._log("The service does not return this VM's Azure name (a classic VM?). Set graceful_vm_name.")
+        return reading, events
 
     def _pause_after(self, exc: EventsError) -> float:
         if not isinstance(exc, PassingFailure):

@@ -14,7 +14,7 @@ from ansible_collections.graceful.azure.plugins.module_utils import _steps
 from ansible_collections.graceful.azure.plugins.module_utils._clock import Clock
 from ansible_collections.graceful.azure.plugins.module_utils._engine import Engine
 from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError, PassingFailure
-from ansible_collections.graceful.azure.plugins.module_utils._kind import Done, Json, Kind, Look, StepRecord
+from ansible_collections.graceful.azure.plugins.module_utils._kind import Done, Found, Json, Kind, StepRecord
 from ansible_collections.graceful.azure.plugins.module_utils._look import Order
 from ansible_collections.graceful.azure.plugins.module_utils._record import Keeper, Run
 from ansible_collections.graceful.azure.plugins.module_utils._service import Service
@@ -36,6 +36,9 @@ class Azure:
         self.events: dict[str, Json] = {}
         self.posts: list[str] = []
         self.reads = 0
+        # None on a classic VM.
+        self.name: str | None = "web_0"
+        self.asked_for_name = 0
         # Called before each answer: something may happen between two reads.
         self.before_read: t.Callable[[int], None] = lambda _number: None
         self.before_post: t.Callable[[], None] = lambda: None
@@ -55,7 +58,8 @@ class Azure:
 
     def answer(self, request: Request) -> Reply:
         if "/instance" in request.path:
-            return fake_service.reply(200, {"compute": {"name": "web_0"}})
+            self.asked_for_name += 1
+            return fake_service.reply(200, {"compute": {"name": self.name}}) if self.name else fake_service.reply(404)
         if request.method == "POST":
             self.before_post()
             posted = [one["EventId"] for one in json.loads(request.body or b"{}")["StartRequests"]]
@@ -196,10 +200,13 @@ class World:
     def record(self) -> Json | None:
         return self.keeper().read()
 
-    def entry(self, event_id: str = "a") -> Json:
+    def record_or_fail(self) -> Json:
         record = self.record()
         assert record is not None
-        entry: Json = record["events"][event_id]
+        return record
+
+    def entry(self, event_id: str = "a") -> Json:
+        entry: Json = self.record_or_fail()["events"][event_id]
         return entry
 
     def noted(self) -> dict[str, str]:
@@ -219,10 +226,10 @@ def kinds_of(machine: Machine) -> t.Callable[[str], type[Kind]]:
     """Loads fake kinds that act on the machine."""
 
     class App(Kind):
-        def look(self) -> Look:
+        def look(self) -> Found:
             machine.before.get(f"look {self.params['what']}", lambda: None)()
             out = self.params["what"] in machine.out
-            return Look(out, "out" if out else "in", {"in_service": not out})
+            return Found(out, "out" if out else "in", {"in_service": not out})
 
         def do(self) -> Done:
             machine.act("do", self.params["what"], lambda: machine.put_out(self.params["what"]))

@@ -266,6 +266,20 @@ class TestService:
         with pytest.raises(PassingFailure, match="503"):
             service(reply(503))[0].vm_name()
 
+    @pytest.mark.parametrize(
+        ("answer", "name", "mine"),
+        [(reply(404), None, None), (reply(200, {"compute": {"name": "web_0"}}), "web_0", True)],
+    )
+    def test_a_look_asks_for_the_vms_name_once_also_if_there_is_none(
+        self, answer: Reply, name: str | None, mine: bool | None
+    ) -> None:
+        asked, transport = service(lambda request: answer if "/instance" in request.path else events(event()))
+        seen = None
+        for _each in range(3):
+            _reading, seen, (one,) = asked.look(seen)
+            assert (seen, one["affects_me"]) == (name, mine)
+        assert sum("/instance" in request.path for request in transport.sent) == 1
+
     @pytest.mark.parametrize(("version", "more"), [("2017-03-01", b', "DocumentIncarnation": 7'), ("2017-08-01", b"")])
     def test_only_the_preview_version_posts_the_incarnation(self, version: str, more: bytes) -> None:
         transport = ScriptedTransport(events(event("A"), incarnation=7), reply(200))

@@ -85,6 +85,30 @@ def test_a_look_that_probes_the_record_makes_its_directory_and_keeps_nothing_els
     assert world.record() is None
 
 
+def test_an_event_that_is_in_the_document_twice_has_started_if_one_of_them_has(world: World) -> None:
+    event = world.azure.announce("A")
+    assert world.call("ready", event)["state"] == "ready"
+    world.azure.events.clear()
+    world.azure.announce("a", "Started")
+    world.azure.announce("A")
+    assert world.call("put_back", event, wait=2)["state"] == "waiting"
+    assert world.entry()["started"] is not None
+    assert world.call("ready", event)["state"] == "gone"
+    assert world.call("ready", event, event)["state"] == "gone"
+    del world.azure.events["a"]
+    world.call("ready", event, {**event, "event_id": "a"})
+    assert world.worker.state()["events"] == ["a"]
+
+
+def test_a_call_on_a_classic_vm_asks_for_the_vms_name_only_once(world: World) -> None:
+    event = world.azure.announce()
+    world.azure.name = None
+    world.call("ready", event)
+    world.azure.asked_for_name = world.azure.reads = 0
+    assert world.call("put_back", event, wait=5)["state"] == "waiting"
+    assert (world.azure.reads > 5, world.azure.asked_for_name) == (True, 1)
+
+
 def test_a_look_that_probes_in_vain_says_why_and_reads_the_document_all_the_same(world: World) -> None:
     world.azure.announce()
     world.directory.write_text("not a directory")
@@ -720,6 +744,52 @@ def test_a_host_is_put_back_for_an_event_that_has_lapsed_and_stands(world: World
     world.azure.end()
     assert world.call("put_back", event, wait=10)["state"] == "put_back"
     assert world.record() is None
+
+
+def test_an_approval_by_id_alone_is_for_the_vms_that_were_claimed(world: World) -> None:
+    event = world.azure.announce()
+    assert world.call("ready", event)["state"] == "ready"
+    world.azure.events["A"]["Resources"] = ["web_0", "web_1"]
+    report = world.call("approve", {"event_id": "A"})
+    assert (report["state"], world.azure.posts) == ("unexpected", [])
+    assert "web_1" in report["message"]
+    world.azure.events["A"]["Resources"] = ["web_0"]
+    assert world.call("approve", {"event_id": "A"})["state"] == "approved"
+
+
+def test_an_approval_without_any_resources_is_refused(world: World) -> None:
+    world.azure.announce()
+    assert world.call("ready", {"event_id": "A", "event_type": "Reboot"})["state"] == "ready"
+    report = world.call("approve", {"event_id": "A"})
+    assert (report["state"], world.azure.posts) == ("failed", [])
+    assert "neither the order nor the claim has its resources" in report["message"]
+
+
+def test_a_run_that_loses_one_of_two_events_stops_and_goes_on_with_the_other(world: World) -> None:
+    event, other = world.azure.announce(), world.azure.announce("B")
+    world.steps = [step("app"), step("cache")]
+    world.machine.after["do app"] = lambda: world.take_over(other)
+    report = world.call("ready", event, other)
+    assert report["state"] == "held_by_other_run"
+    assert "name of run-2" in report["message"]
+    assert world.noted() == {"app": "doing"}
+    world.machine.after.clear()
+    report = world.call("ready", event, other)
+    assert (report["state"], list(report["held"])) == ("ready", ["b"])
+
+
+def test_a_lapsed_event_is_given_up_although_another_run_needs_the_host_drained(world: World) -> None:
+    event, other = world.azure.announce(), world.azure.announce("B")
+    world.steps = [step("app")]
+    assert world.call("ready", event)["state"] == "ready"
+    assert world.call("ready", other, run="run-2")["state"] == "ready"
+    report = world.call("put_back", event, wait=10, lapsed=["a"])
+    assert (report["state"], world.noted()) == ("put_back", {"app": "done"})
+    # It is remembered, and no run drains for it again; the other run puts the host back.
+    assert (bool(world.entry("a")["lapsed"]), world.entry("b")["lapsed"]) == (True, None)
+    world.azure.end("B")
+    assert world.call("put_back", other, run="run-2", wait=10)["state"] == "put_back"
+    assert world.machine.out == set()
 
 
 def test_an_event_that_has_lapsed_is_waited_for_once_it_has_started(world: World) -> None:

@@ -39,14 +39,23 @@ class Host:
         self.run = Programs(answer)
         self.progress: list[str] = []
 
-    def check(self, *items: Json) -> None:
-        health.check(items, self.clock, self.run, self.progress.append)
+    def check(self, *items: Json, **more: float) -> None:
+        health.check(items, self.clock, self.run, self.progress.append, **more)
 
 
 def closed_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port: int = listening.getsockname()[1]
         return port
+
+
+def test_all_checks_together_take_no_longer_than_they_may() -> None:
+    host = Host(lambda argv: Ran(1, "", ""))
+    with pytest.raises(Late, match=r"After 45 s still"):
+        host.check(item(argv=["is-well"]), item(argv=["is-well"]), seconds=45)
+    assert host.clock.now == 1045
+    host = Host(lambda argv: Ran(0, "", ""))
+    host.check(item(argv=["is-well"]), seconds=-3)
 
 
 def test_a_host_that_is_well_passes_at_once() -> None:

@@ -13,6 +13,7 @@ import typing as t
 from pathlib import Path
 
 import pytest
+from ansible_collections.graceful.azure.plugins.module_utils import _record
 from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
 from ansible_collections.graceful.azure.plugins.module_utils._record import (
     CLOCK_SLACK,
@@ -213,7 +214,7 @@ def test_a_run_whose_claim_was_taken_over_changes_nothing(host: Host, change: st
     before = host.everything()
     with pytest.raises(LostClaim, match=r"run B .* holds it") as lost:
         CHANGES[change](host.run("A"))
-    assert (lost.value.holder or {})["run_name"] == "run B"
+    assert {event_id: held["run_name"] for event_id, held in lost.value.held.items()} == {EVENT_ID: "run B"}
     assert lost.value.fields == {"state": "held_by_other_run"}
     assert host.everything() == before
 
@@ -223,6 +224,23 @@ def test_a_run_without_a_record_changes_nothing(host: Host, change: str) -> None
     with pytest.raises(LostClaim, match="the record was closed"):
         CHANGES[change](host.run())
     assert not host.file.exists()
+
+
+def test_a_run_that_has_lost_one_of_its_events_changes_nothing_in_the_name_of_both(host: Host) -> None:
+    host.claim("A", EVENT, OTHER)
+    host.claim("B", OTHER, force=True)
+    before = host.everything()
+    changes: list[t.Callable[[Keeper], object]] = [
+        lambda keeper: keeper.note_step([EVENT_ID, "b"], step()),
+        lambda keeper: keeper.renew([EVENT_ID, "b"]),
+        lambda keeper: keeper.close([EVENT_ID, "b"], [EVENT_ID], "restored"),
+    ]
+    for change in changes:
+        with pytest.raises(LostClaim, match=r"run B .* holds it") as lost:
+            change(host.run("A"))
+        assert list(lost.value.held) == ["b"]
+    assert host.everything() == before
+    host.run("A").note_step([EVENT_ID], step())
 
 
 def test_what_a_run_does_not_hold_it_cannot_close_for_others(host: Host) -> None:
@@ -309,6 +327,19 @@ def test_a_release_of_what_another_run_has_or_nobody_has_changes_nothing(host: H
     before = host.stored
     assert host.run("B").release([EVENT_ID]) == []
     assert host.stored == before
+
+
+def test_what_fails_for_days_does_not_push_out_what_happened(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_record, "MOST_MARKS", 10)
+    host.claim()
+    for number in range(30):
+        host.run().mark([EVENT_ID], "failed", str(number))
+    host.run().mark([EVENT_ID], "ready")
+    assert marks(host) == ["claimed", *["failed"] * 8, "ready"]
+    assert host.stored["timeline"][-2]["detail"] == "29"
+    for _each in range(30):
+        host.run().mark([EVENT_ID], "draining")
+    assert len(marks(host)) == 10
 
 
 # Damage, hostile text, the log

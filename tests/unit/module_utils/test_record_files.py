@@ -37,7 +37,7 @@ from ansible_collections.graceful.azure.tests.unit.module_utils.records import (
 host = any_host
 CLAIM = {"run_id": "a", "run_name": "a", "since": 1, "renewed": 1, "silent_until": 2}
 ENTRY = {"event": EVENT, "claim": CLAIM, "noticed": 1, "lapsed": None, "ready": None, "started": None, "gone": None,
-         "gone_reads": 0, "gave_up": None, "approval": None}  # fmt: skip
+         "gone_reads": 0, "unhealthy": 0, "gave_up": None, "approval": None}  # fmt: skip
 STEP = {**step(), "at": 1, "message": "", "attempts": 0, "timeout": None, "options": {}, "before": {}, "data": {}}
 MARK = {"at": 1, "what": "claimed", "detail": "", "event_id": ""}
 GOOD: Json = {

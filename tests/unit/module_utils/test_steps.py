@@ -393,14 +393,50 @@ def test_a_host_that_is_not_well_is_not_put_back_and_checked_again_each_time(wor
     world.steps = steps
     world.call("ready", event)
     world.machine.fail("check health", times=2)
-    for _try in range(2):
+    for attempt in (1, 2):
         report = put_back(world, event)
-        assert (report["state"], report["step"]) == ("failed", "health")
+        assert (report["state"], report["step"], report["attempts"]) == ("failed", "health", attempt)
         assert "not healthy" in report["message"]
         assert "lb" in world.machine.out or len(steps) == 1
     assert put_back(world, event)["state"] == "put_back"
     assert world.machine.out == set()
     assert world.machine.happened.count("check health") == 1
+
+
+def test_a_host_that_stays_unhealthy_does_not_fill_its_record(world: World) -> None:
+    event = world.azure.announce()
+    world.steps = [step("app")]
+    world.call("ready", event)
+    world.machine.fail("check health")
+    for attempt in range(1, 8):
+        assert put_back(world, event)["attempts"] == attempt
+    assert [mark["what"] for mark in world.record_or_fail()["timeline"]].count("failed") == 1
+    world.machine.fail("check health", error=EventsError("another reason"))
+    put_back(world, event)
+    assert world.record_or_fail()["timeline"][-1]["detail"] == "another reason"
+
+
+def test_the_record_of_a_host_that_is_not_healthy_is_released_and_stays(world: World) -> None:
+    event = world.azure.announce()
+    world.steps = [step("app")]
+    world.call("ready", event)
+    world.machine.fail("check health", times=1)
+    assert put_back(world, event)["state"] == "failed"
+    assert world.call("release", event)["state"] == "released"
+    jump(world, 1)
+    # Nobody has it: another run checks at once whether the host is well, and closes the record.
+    assert put_back(world, event, run="run-2")["state"] == "put_back"
+    assert "check health" in world.machine.happened
+
+
+def test_health_checks_take_no_longer_than_the_order_may_take(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds: list[float] = []
+    monkeypatch.setattr(_health_checks, "check", lambda *given: seconds.append(given[-1]))
+    event = world.azure.announce()
+    world.steps = [step("app")]
+    world.call("ready", event)
+    assert put_back(world, event, seconds=40)["state"] == "put_back"
+    assert 30 < seconds[0] <= 40
 
 
 def test_a_kind_in_the_record_that_nobody_knows_any_more_is_a_failure_with_words(world: World) -> None:
@@ -527,6 +563,64 @@ def test_a_step_that_the_controller_could_not_take_is_a_failed_step(world: World
     # One of several balancers may have been changed: it has to be undone.
     world.azure.events.clear()
     assert world.call("put_back", event, wait=60)["next"]["mode"] == "undo"
+
+
+def pending(asked: Json, message: str = "3 sessions on lb1") -> Json:
+    return {**answered(asked, False, message), "late": True, "pending": True}
+
+
+def test_a_step_that_takes_longer_is_asked_for_again_and_counts_as_no_attempt(world: World) -> None:
+    event = world.azure.announce()
+    world.steps = [step("lb", "remote", timeout=60)]
+    asked = world.call("ready", event)["next"]
+    jump(world, 20)
+    report = world.call("ready", event, controller_step=pending(asked))
+    assert (report["state"], report["message"]) == ("next", "lb: 3 sessions on lb1")
+    assert (report["next"]["mode"], round(report["next"]["seconds"])) == ("do", 40)
+    record = world.record()
+    assert record is not None
+    assert [(one["status"], one["attempts"]) for one in record["steps"]] == [("doing", 0)]
+    assert not [mark for mark in record["timeline"] if mark["what"] == "failed"]
+    assert world.call("ready", event, controller_step=answered(report["next"]))["state"] == "ready"
+
+
+def test_a_step_that_takes_longer_fails_when_its_time_is_over(world: World) -> None:
+    event = world.azure.announce()
+    world.steps = [step("lb", "remote", timeout=60)]
+    asked = world.call("ready", event)["next"]
+    for _each in range(2):
+        jump(world, 25)
+        asked = world.call("ready", event, controller_step=pending(asked))["next"]
+    jump(world, 10)
+    report = world.call("ready", event, controller_step=pending(asked))
+    assert (report["state"], report["attempts"], report["late"]) == ("failed", 1, True)
+    assert report["message"] == "Drain step 'lb' (remote) was not done in time: 3 sessions on lb1"
+
+
+def test_a_step_that_takes_longer_does_not_begin_anew_because_another_one_is_old(world: World) -> None:
+    event = world.azure.announce()
+    world.steps = [step("lb", "remote"), step("lb2", "remote", timeout=100)]
+    asked = world.call("ready", event)["next"]
+    asked = world.call("ready", event, controller_step=answered(asked))["next"]
+    for left in (60, 20):
+        jump(world, 40)
+        asked = world.call("ready", event, controller_step=pending(asked))["next"]
+        assert (asked["name"], asked["mode"], round(asked["seconds"])) == ("lb2", "do", left)
+    # In the end, all that is old is verified.
+    report = world.call("ready", event, controller_step=answered(asked))
+    assert (report["next"]["name"], report["next"]["mode"]) == ("lb", "verify")
+
+
+def test_a_pending_answer_never_makes_a_host_ready(world: World) -> None:
+    event = world.azure.announce()
+    world.steps = [step("lb", "remote")]
+    asked = world.call("ready", event)["next"]
+    world.call("ready", event, controller_step=answered(asked))
+    jump(world, 40)
+    # It is pending for what is no step any more, or was done before.
+    report = world.call("ready", event, controller_step=pending({**asked, "name": "old"}))
+    assert (report["state"], report["next"]["mode"]) == ("next", "verify")
+    assert world.call("ready", event, controller_step=pending(asked))["state"] != "ready"
 
 
 def test_an_answer_to_another_step_does_not_count(world: World) -> None:

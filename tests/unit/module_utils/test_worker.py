@@ -11,6 +11,7 @@ import os
 import select
 import signal
 import subprocess
+import threading
 import time
 import typing as t
 from pathlib import Path
@@ -19,6 +20,7 @@ import pytest
 from ansible_collections.graceful.azure.plugins.module_utils import _times, _worker
 from ansible_collections.graceful.azure.plugins.module_utils._clock import Clock
 from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
+from ansible_collections.graceful.azure.plugins.module_utils._files import try_lock
 from ansible_collections.graceful.azure.plugins.module_utils._record import LostClaim
 from ansible_collections.graceful.azure.plugins.module_utils._worker import Worker
 from ansible_collections.graceful.azure.tests.unit.module_utils.engine_world import World, step, use_fake_kinds
@@ -138,6 +140,58 @@ def test_there_is_one_worker_at_a_time(worker: Worker, gate: Gate) -> None:
     assert not worker.start(OWNER, lambda _progress: {})
     gate.let_go()
     assert worker.wait(10)
+
+
+@contextlib.contextmanager
+def looked_at(directory: Path, seconds: float) -> t.Iterator[None]:
+    """Another call looks whether there is a worker, and is slow."""
+    lock = try_lock(str(directory / _worker.LOCK), shared=True)
+    assert lock is not None
+    timer = threading.Timer(seconds, os.close, [lock])
+    timer.start()
+    yield
+    timer.join()
+
+
+def test_a_look_at_the_same_moment_is_no_worker(worker: Worker, tmp_path: Path) -> None:
+    with looked_at(tmp_path, 0.1):
+        assert not worker.is_running()
+        assert worker.start(OWNER, lambda _progress: {"state": "ready"})
+    assert worker.wait(10)
+    with looked_at(tmp_path, 0.1):
+        worker.note_reported(worker.state())
+    assert worker.state()["reported"] is True
+
+
+def test_a_worker_that_has_just_begun_is_stopped_at_once(worker: Worker, gate: Gate) -> None:
+    with seconds_at_most(3):
+        worker.start(OWNER, lambda _progress: gate())
+        worker.stop()
+    assert not worker.is_running()
+
+
+def test_a_process_that_has_the_number_of_a_former_worker_by_now_is_left_alone(
+    worker: Worker, gate: Gate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_worker, "GRACE", 0.2)
+    worker.start(OWNER, lambda _progress: gate())
+    wait_for(lambda: gate.lines)
+    true = worker.state()
+    with subprocess.Popen(["sleep", "30"], start_new_session=True) as other:
+        (tmp_path / _worker.STATE).write_text(json.dumps({**true, "pid": other.pid}))
+        with pytest.raises(EventsError, match="does not end"):
+            worker.stop()
+        assert other.poll() is None
+        other.kill()
+    (tmp_path / _worker.STATE).write_text(json.dumps(true))
+
+
+def test_a_result_is_not_written_over_that_of_a_worker_that_has_ended_since(worker: Worker) -> None:
+    worker.work(OWNER, lambda _progress: {"state": "ready"})
+    first = worker.state()
+    worker.work({**OWNER, "run_id": "run-2"}, lambda _progress: {"state": "failed"})
+    worker.note_reported(first)
+    assert (worker.state()["run_id"], worker.state().get("reported")) == ("run-2", None)
 
 
 def test_that_a_result_was_reported_is_not_noted_in_the_state_of_the_next_worker(worker: Worker, gate: Gate) -> None:
@@ -415,6 +469,23 @@ def test_the_result_of_work_that_ended_between_two_calls_is_told_by_the_next_one
     assert report["state"] == "put_back"
     assert [mark["what"] for mark in report["closed"]["timeline"]].count("ready") == 1
     assert world.record() is None
+
+
+def test_a_result_is_told_also_if_another_run_holds_one_of_the_events(world: World, gate: Gate) -> None:
+    event, other = world.azure.announce(), world.azure.announce("B")
+    world.call("ready", event, wait=5)
+    world.keeper("run-2").claim([other], world.boot_id)
+    world.machine.before["undo app"] = gate
+    world.azure.end()
+    world.azure.end("B")
+    for _call in range(3):
+        assert world.call("put_back", event, other, wait=2)["state"] in ("waiting", "working")
+    gate.let_go()
+    assert Worker(str(world.directory), Clock()).wait(10)
+    report = world.call("put_back", event, other, wait=2)
+    assert report["state"] == "put_back"
+    assert [mark["what"] for mark in report["closed"]["timeline"]].count("ready") == 1
+    assert list(world.keeper().entries()) == ["b"]
 
 
 def test_a_step_is_not_handed_to_the_controller_if_the_claim_was_lost_since(world: World, gate: Gate) -> None:

@@ -202,6 +202,31 @@ def test_what_the_tasks_left_is_an_answer_that_can_only_be_read(result: t.Any, o
     assert (told["phase"], told["name"], told["mode"]) == ("drain", "queue", "do")
 
 
+def slice_of(item: Json, seconds: float, most: float) -> Json:
+    return controller.described(asked(item, "do", seconds=seconds), [item], 1000.0, found, most=most)
+
+
+def test_balancers_are_waited_for_in_slices_if_there_is_time_for_more_than_one() -> None:
+    step = slice_of(BALANCED, 20.0, 8.0)
+    assert (step["seconds_each"], step["may_go_on"]) == (4.0, True), "one is waited for after the other"
+    assert slice_of(BALANCED, 8.0, 8.0)["may_go_on"] is False
+    assert described(asked(BALANCED, "do"), BALANCED)["may_go_on"] is False, "the roles have no slices"
+
+
+@pytest.mark.parametrize(("most", "pending"), [(8.0, True), (20.0, False)])
+def test_sessions_that_are_left_are_pending_as_long_as_there_is_time(most: float, pending: bool) -> None:
+    step = slice_of(BALANCED, 20.0, most)
+    drained = [{"item": call, "changed": True, "msg": "drained"} for call in step["calls"][:2]]
+    waited = [{"item": call, "failed": not pending, "sessions": 3, "msg": "x"} for call in step["calls"][2:]]
+    result: Json = {"failed": not pending, "msg": "One or more items failed", "results": drained + waited}
+    told = controller.answer(step, {"until": step["until"], "result": result})
+    assert (told["ok"], told["late"], told["pending"]) == (False, True, pending)
+    assert told["message"] == "3 sessions on lb1, 3 sessions on lb2"
+    waited[1] = {"item": step["calls"][3], "failed": True, "msg": "no such server"}
+    told = controller.answer(step, {"until": step["until"], "result": {**result, "results": drained + waited}})
+    assert (told["message"], told.get("pending")) == ("lb2: no such server", None), "a failure is more than waiting"
+
+
 def test_a_balancer_that_was_not_out_any_more_does_not_verify() -> None:
     step = described(asked(BALANCED, "verify"), BALANCED)
     given = {"until": step["until"], "result": {"results": [{"changed": True, "msg": "web1 was in service"}]}}

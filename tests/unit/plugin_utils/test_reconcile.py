@@ -11,6 +11,8 @@ import typing as t
 from pathlib import Path
 
 import pytest
+from ansible_collections.graceful.azure.plugins.module_utils import _health_checks
+from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError
 from ansible_collections.graceful.azure.plugins.plugin_utils._pass import MAX_RESTARTS, PassInput
 from ansible_collections.graceful.azure.plugins.plugin_utils._recap import last_occasions
 from ansible_collections.graceful.azure.plugins.plugin_utils._reconcile import advance
@@ -1319,6 +1321,29 @@ def test_a_host_that_cannot_be_put_back_is_tried_three_times(world: World) -> No
     del web1.machine.before["undo app"]
     Player(world).play()
     assert world.drained() == []
+
+
+def test_a_host_that_stays_unhealthy_with_nothing_left_to_undo_is_released_for_the_next_run(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (web1,) = world.add("web1")
+    tries: list[float] = []
+
+    def fails(*_given: t.Any) -> None:
+        tries.append(world.now)
+        raise EventsError("port 80 takes no connection")
+
+    monkeypatch.setattr(_health_checks, "check", fails)
+    world.announce("E1", "web1")
+    report = Player(world).play()
+    assert (len(tries), results(report), world.drained()) == (3, {"web1": "failed"}, [])
+    assert "port 80 takes no connection" in report["hosts"]["web1"]["reason"]
+    record = web1.record
+    assert record is not None
+    assert record["events"]["e1"]["claim"]["silent_until"] <= world.now
+    monkeypatch.setattr(_health_checks, "check", lambda *_given: tries.append(world.now))
+    Player(world).play()
+    assert (web1.record, len(tries)) == (None, 4)
 
 
 def test_a_host_that_cannot_be_put_back_at_first_is_put_back_in_the_end(world: World) -> None:

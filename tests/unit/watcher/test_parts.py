@@ -188,8 +188,9 @@ def planner(**options: t.Any) -> Planner:
 
 def entry(run: str = MINE, silent_until: float = 0.0, **fields: t.Any) -> Json:
     claim = {"run_id": run, "run_name": run, "since": 1.0, "renewed": silent_until, "silent_until": silent_until}
-    blank = {"ready": None, "started": None, "gone": None, "gone_reads": 0, "gave_up": None, "approval": None}
-    return {"event": dict(event()), "claim": claim, "noticed": 1.0, "lapsed": None, **blank, **fields}
+    blank = dict.fromkeys(("ready", "started", "gone", "gave_up", "approval", "lapsed"))
+    counts = {"gone_reads": 0, "unhealthy": 0}
+    return {"event": dict(event()), "claim": claim, "noticed": 1.0, **blank, **counts, **fields}
 
 
 def record(*steps: str, **entries: Json) -> Json:

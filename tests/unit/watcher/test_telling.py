@@ -341,7 +341,7 @@ def test_back_is_told_once_after_a_boot_with_an_open_record(host: Host, emulator
     host.tells(receiver)
     claim = {"run_id": "r", "run_name": "run 1", "since": 1.0, "renewed": 1.0, "silent_until": 2.0}
     entry = {"event": {"event_id": "E1", "event_type": "Reboot"}, "claim": claim, "ready": 1.5, "started": None}
-    entry.update(gone=None, gone_reads=0, gave_up=None, approval=None, noticed=1.0, lapsed=None)
+    entry.update(gone=None, gone_reads=0, unhealthy=0, gave_up=None, approval=None, noticed=1.0, lapsed=None)
     record = {"version": 2, "events": {"e1": entry}, "steps": [], "timeline": [], "created": 1.0, "boot_id": "before"}
     folder = host.directory / "records"
     folder.mkdir(0o700)
