@@ -11,6 +11,7 @@ last of them is gone.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import syslog
 import typing as t
 
@@ -208,9 +209,7 @@ class Keeper:
         with self.change(event_ids) as (record, _own):
             self._put_step(record, step)
             if step["status"] in (DOING, FAILED):
-                # Whichever run has verified that the host is ready: it is not any more.
-                for entry in record["events"].values():
-                    entry["ready"] = None
+                _forget_ready(record)
             if mark:
                 self._mark(record, mark, detail or step["name"])
 
@@ -224,6 +223,20 @@ class Keeper:
     def mark(self, event_ids: t.Collection[str], what: str, detail: str = "") -> None:
         with self.change(event_ids) as (record, _own):
             self._mark(record, what, detail)
+
+    def note_ready(self, event_ids: t.Collection[str], message: str) -> None:
+        """Everything was verified. That is marked once, until something else happens on the host."""
+        with self.change(event_ids) as (record, own):
+            last = itertools.takewhile(lambda mark: mark["what"] == "ready", reversed(record["timeline"]))
+            marked = [mark["event_id"] for mark in last]
+            for entry in own.values():
+                if not entry["ready"] and entry["event"]["event_id"] not in marked:
+                    self._mark(record, "ready", message, entry["event"]["event_id"])
+                entry["ready"] = self.now
+
+    def note_not_ready(self, event_ids: t.Collection[str]) -> None:
+        with self.change(event_ids) as (record, _own):
+            _forget_ready(record)
 
     def note_unhealthy(self, event_ids: t.Collection[str], message: str) -> int:
         """The health checks did not pass. Returns how often that was so; the same reason is marked only once."""
@@ -271,10 +284,13 @@ class Keeper:
         """A step that was taken although the claim was lost: remembered, so that the next run undoes it."""
         with self._locked():
             record = self.folder.read() or _empty(self.now, boot_id)
+            event_id = same_id(event["event_id"])
             noted = find_step(record, step["phase"], step["name"])
             if noted is None or noted["status"] == UNDONE:
                 self._put_step(record, {**step, "status": FAILED})
-            event_id = same_id(event["event_id"])
+            elif self._own(record, [event_id]):
+                # It is not lost: the event has started.
+                return
             if event_id not in record["events"]:
                 record["events"][event_id] = self._claimed(record, event, None, None)
                 record["events"][event_id]["claim"]["silent_until"] = self.now
@@ -309,6 +325,12 @@ class Keeper:
 
 def _empty(now: float, boot_id: str) -> Record:
     return {"version": VERSION, "events": {}, "steps": [], "timeline": [], "created": now, "boot_id": boot_id}
+
+
+def _forget_ready(record: Record) -> None:
+    """Whichever run has verified that the host is ready: it is not any more."""
+    for entry in record["events"].values():
+        entry["ready"] = None
 
 
 def find_step(record: Record, phase: str, name: str) -> Step | None:

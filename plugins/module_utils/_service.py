@@ -25,6 +25,8 @@ AUTO = "auto"
 VERSIONS = (
     "2024-07-09", "2020-07-01", "2019-08-01", "2019-04-01", "2019-01-01", "2017-11-01", "2017-08-01", PREVIEW_VERSION,
 )  # fmt: skip
+# Seconds until a VM that has no name, such as a classic one, is asked for it again.
+NAME_AGAIN = 60.0
 # The answers to a version that the service does not have.
 VERSION_REFUSED = (400, 404)
 
@@ -45,8 +47,7 @@ class Service:
         self.api_version = VERSIONS[0] if self._choosing else api_version
         self._etag: str | None = None
         self._document: Document | None = None
-        # A classic VM has no name: it is not asked for again.
-        self._has_no_name = False
+        self._ask_name_at = 0.0
 
     @property
     def endpoint(self) -> str:
@@ -113,7 +114,8 @@ class Service:
 
     def vm_name(self) -> str | None:
         """This VM's Azure name; None where the service has no instance metadata, as on classic VMs."""
-        if self._has_no_name:
+        now = self.client.clock.monotonic()
+        if now < self._ask_name_at:
             return None
         try:
             name = self.client.fetch(INSTANCE_PATH, {"api-version": INSTANCE_VERSION}, self._decode_name)
@@ -121,7 +123,8 @@ class Service:
             if exc.status not in (400, 404, 405):
                 raise
             name = None
-        self._has_no_name = name is None
+        if name is None:
+            self._ask_name_at = now + NAME_AGAIN
         return name
 
     def _decode_name(self, reply: Reply) -> str | None:

@@ -29,8 +29,10 @@ TITLES = {DRAIN: "Drain step", CHECKPOINT: "Checkpoint"}
 MARKS = {DRAIN: "draining", CHECKPOINT: "checkpointed"}
 # Seconds until a failed step is tried again, by the number of its attempts.
 PAUSES = (10.0, 20.0, 40.0, 60.0)
-# Seconds. With less time the controller is not asked for a step again that it has begun.
+# Seconds. With less of a step's time the controller is not asked again for what it has begun.
 SHORTEST_REQUEST = 1.0
+# The same for the time of the order, which is never less, however late it is: what can be saved is not kept waiting.
+LEAST_TIME = 5.0
 LEFT_OUT = "it was out of service before the event, and stays out of service"
 # Of a machine that is taken away, what can be saved in spite of a failed drain is better than nothing.
 TAKEN_AWAY = ("preempt", "terminate")
@@ -129,12 +131,7 @@ class Steps:
     def _note_ready(self) -> Json:
         done, saved = count(len(self._order.steps), "drain step"), count(len(self._order.checkpoint), "checkpoint")
         message = f"{done} done, {saved} saved, all verified"
-        with self._keeper.change(self._claimed) as (record, own):
-            for entry in own.values():
-                if not entry["ready"]:
-                    mark = {"at": self._keeper.now, "what": "ready", "detail": message}
-                    record["timeline"].append({**mark, "event_id": entry["event"]["event_id"]})
-                entry["ready"] = self._keeper.now
+        self._keeper.note_ready(self._claimed, message)
         return {"state": "ready", "message": message}
 
     def _note_entries(self, **fields: t.Any) -> None:
@@ -223,7 +220,7 @@ class Steps:
                 return
             done = False
         if self._has_answer(step, "do"):
-            if self._is_pending and noted and noted["status"] == DOING:
+            if self._is_pending and noted:
                 self._ask_again(step, noted)
             self._note_done(step, self._answer_of(step, "do"))
             return
@@ -241,17 +238,20 @@ class Steps:
     def _is_pending(self) -> bool:
         """Whether the controller has begun one of the steps, and it takes longer than the other hosts can wait."""
         answer = self._answer or {}
+        if not answer.get("pending") or (answer.get("phase"), answer.get("mode")) != (DRAIN, "do"):
+            return False
         names = [item["name"] for item in self._order.steps]
-        return bool(answer.get("pending")) and answer.get("phase") == DRAIN and answer.get("name") in names
+        noted = find_step(self._record, DRAIN, answer["name"]) if answer.get("name") in names else None
+        return noted is not None and noted["status"] == DOING
 
     def _ask_again(self, step: Json, noted: Json) -> None:
         """No attempt is counted. When the time of the step is over, its answer is a failure like any other."""
-        left = self._deadline - self._keeper.clock.monotonic()
+        left = of_step = self._deadline - self._keeper.clock.monotonic()
         if step["timeout"]:
-            left = min(left, float(step["timeout"]) - max(0.0, self._keeper.now - noted["at"]))
-        if left >= SHORTEST_REQUEST:
+            of_step = float(step["timeout"]) - max(0.0, self._keeper.now - noted["at"])
+        if left > LEAST_TIME and of_step >= SHORTEST_REQUEST:
             message = clean((self._answer or {}).get("message") or "it takes longer")
-            raise Next({**_key(step), "mode": "do", "seconds": left}, f"{step['name']}: {message}")
+            raise Next({**_key(step), "mode": "do", "seconds": min(left, of_step)}, f"{step['name']}: {message}")
 
     def _has_answer(self, step: Json, mode: str) -> bool:
         answer = self._answer or {}
@@ -289,6 +289,8 @@ class Steps:
 
     def _undo_all(self, lost: bool, check: bool) -> None:
         """Bring back what was lost, undo last first, check the health, and let traffic return last."""
+        # What another run has verified for its own event does not hold any more either.
+        self._keeper.note_not_ready(self._claimed)
         steps = unfinished(self._record)
         saved = [step for step in steps if step["phase"] == CHECKPOINT]
         drained = [step for step in reversed(steps) if step["phase"] == DRAIN]

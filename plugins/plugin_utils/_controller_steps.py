@@ -185,7 +185,8 @@ def answer(step: Json, given: t.Any) -> Json:
     if not isinstance(result, t.Mapping):
         # Ansible gives no reason: a file or role could not be included, or another host failed.
         return {**common, "ok": False, "message": NOT_RUN}
-    left = [item for item in _items(result) if isinstance(item.get("sessions"), int) and "item" in item]
+    is_balancer = step["kind"] == "haproxy"
+    left = [item for item in _items(result) if is_balancer and isinstance(item.get("sessions"), int)]
     others = [item for item in _items(result) if item not in left]
     bad = next(filter(is_bad, others if left else [*others, result]), None)
     if bad is not None:

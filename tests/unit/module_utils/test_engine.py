@@ -109,6 +109,16 @@ def test_a_call_on_a_classic_vm_asks_for_the_vms_name_only_once(world: World) ->
     assert (world.azure.reads > 5, world.azure.asked_for_name) == (True, 1)
 
 
+def test_a_name_that_was_missing_for_a_moment_is_asked_for_again(world: World) -> None:
+    service = world.service()
+    name, world.azure.name = world.azure.name, None
+    assert [service.look(None)[1] for _each in range(3)] == [None] * 3
+    assert world.azure.asked_for_name == 1
+    world.azure.name = name
+    jump(world, 100)
+    assert service.look(None)[1] == "web_0"
+
+
 def test_a_look_that_probes_in_vain_says_why_and_reads_the_document_all_the_same(world: World) -> None:
     world.azure.announce()
     world.directory.write_text("not a directory")
@@ -871,6 +881,58 @@ def test_an_event_that_another_run_got_ready_for_in_the_last_moment_keeps_the_ho
     assert world.machine.out == {"app"}
     assert world.call("put_back", first, wait=10)["message"] == "Another event still needs the host drained."
     assert world.machine.out == {"app"}
+
+
+def test_an_event_that_was_missing_for_one_read_is_not_approved_while_another_run_puts_the_host_back(
+    world: World,
+) -> None:
+    first, second = world.azure.announce("A"), world.azure.announce("B")
+    assert world.call("ready", first)["state"] == "ready"
+    assert world.call("ready", second, run="run-2")["state"] == "ready"
+    shown = dict(world.azure.events)
+    world.azure.events.clear()
+
+    def approve() -> None:
+        world.azure.events["B"] = shown["B"]
+        world.call("approve", second, run="run-2")
+
+    world.machine.before["undo app"] = approve
+    world.call("put_back", first, wait=10)
+    assert world.azure.posts == []
+
+
+@pytest.mark.parametrize("is_held", [True, False])
+def test_a_result_that_was_not_reported_does_not_keep_a_run_from_what_it_still_has(
+    world: World, monkeypatch: pytest.MonkeyPatch, is_held: bool
+) -> None:
+    first, second = world.azure.announce("A"), world.azure.announce("B")
+    world.steps = [step("lb", "remote")]
+    asked = world.call("ready", first, second)["next"]
+    world.call("ready", first, second, controller_step={**asked, "ok": True})
+    world.azure.events.clear()
+    with monkeypatch.context() as patched:
+        # The call is cut off before the work has ended, and another run takes over one of the events.
+        patched.setattr(world.worker, "note_reported", lambda _state: None)
+        undo = world.call("put_back", first, second, wait=10)["next"]
+    world.take_over(second)
+    if not is_held:
+        world.keeper("run-2").close(["b"], ["b"], "gone")
+    report = world.call("put_back", first, second, wait=10)
+    assert (report["state"], report["next"]["mode"]) == ("next", "undo")
+    report = world.call("put_back", first, second, wait=10, controller_step={**undo, "ok": True})
+    assert report["state"] == "put_back"
+
+
+def test_a_step_that_the_controller_took_until_the_event_started_was_not_taken_after_the_claim_was_lost(
+    world: World,
+) -> None:
+    event = world.azure.announce()
+    world.steps = [step("lb", "remote")]
+    asked = world.call("ready", event)["next"]
+    world.azure.start()
+    assert world.call("ready", event, controller_step={**asked, "ok": True})["state"] == "gone"
+    assert world.noted() == {"lb": "doing"}
+    assert [mark["what"] for mark in world.record_or_fail()["timeline"]] == ["claimed", "draining"]
 
 
 # Releasing

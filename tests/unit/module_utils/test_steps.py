@@ -623,6 +623,44 @@ def test_a_pending_answer_never_makes_a_host_ready(world: World) -> None:
     assert world.call("ready", event, controller_step=pending(asked))["state"] != "ready"
 
 
+def test_a_pending_answer_to_what_is_done_keeps_nothing_from_being_verified(world: World) -> None:
+    event = world.azure.announce()
+    world.steps = [step("lb", "remote"), step("lb2", "remote")]
+    asked = world.call("ready", event)["next"]
+    first, asked = asked, world.call("ready", event, controller_step=answered(asked))["next"]
+    assert world.call("ready", event, controller_step=answered(asked))["state"] == "ready"
+    jump(world, 40)
+    verify = world.call("ready", event)["next"]
+    assert world.call("ready", event, controller_step=answered(verify))["next"]["name"] == "lb2"
+    # The first is fresh, the second one is not.
+    report = world.call("ready", event, controller_step=pending(first))
+    assert (report["state"], report["next"]["name"], report["next"]["mode"]) == ("next", "lb2", "verify")
+
+
+def test_what_can_be_saved_of_a_machine_that_is_taken_away_does_not_wait_for_sessions_to_the_end(world: World) -> None:
+    event = world.azure.announce(EventType="Preempt")
+    world.steps, world.checkpoint = [step("lb", "remote")], [step("data", "save")]
+    asked = world.call("ready", event, seconds=20)["next"]
+    jump(world, 8)
+    asked = world.call("ready", event, seconds=12, controller_step=pending(asked))["next"]
+    jump(world, 8)
+    # An order has five seconds at least, however late it is.
+    report = world.call("ready", event, seconds=5, controller_step=pending(asked))
+    assert (report["state"], report["late"], world.noted()) == ("failed", True, {"lb": "failed", "data": "done"})
+
+
+def test_a_host_that_is_verified_again_and_again_does_not_fill_its_record(world: World) -> None:
+    event = world.azure.announce()
+    world.steps = [step("lb", "remote")]
+    asked = world.call("ready", event)["next"]
+    for _each in range(5):
+        assert world.call("ready", event, controller_step=answered(asked))["state"] == "ready"
+        jump(world, 40)
+        asked = world.call("ready", event)["next"]
+    marks = [mark["what"] for mark in world.record_or_fail()["timeline"]]
+    assert marks == ["claimed", "draining", "draining", "ready"]
+
+
 def test_an_answer_to_another_step_does_not_count(world: World) -> None:
     event = world.azure.announce()
     world.steps = [step("lb", "remote"), step("lb2", "remote")]

@@ -227,6 +227,13 @@ def test_sessions_that_are_left_are_pending_as_long_as_there_is_time(most: float
     assert (told["message"], told.get("pending")) == ("lb2: no such server", None), "a failure is more than waiting"
 
 
+def test_what_a_users_tasks_call_sessions_means_nothing() -> None:
+    step = described(asked(OWN, "do"), OWN)
+    failed = {"item": "web1", "sessions": 3, "failed": True, "msg": "no"}
+    told = controller.answer(step, {"until": step["until"], "result": {"failed": True, "results": [failed]}})
+    assert (told["ok"], told["message"], told.get("pending")) == (False, "no", None)
+
+
 def test_a_balancer_that_was_not_out_any_more_does_not_verify() -> None:
     step = described(asked(BALANCED, "verify"), BALANCED)
     given = {"until": step["until"], "result": {"results": [{"changed": True, "msg": "web1 was in service"}]}}
