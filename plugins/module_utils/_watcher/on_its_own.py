@@ -80,10 +80,11 @@ class Planner:
         if others:
             # Also for its other events: the steps belong to the host, and the run takes care of them.
             return Plan(None, f"{clean(others[0]['run_name'], 80)} is handling it")
+        standing = by_id(host.events)
+        host = host._replace(events=[event for event in host.events if _is_current(event, standing)])
         wanted = [event for event in host.events if self._wants(event, record, host)]
         if wanted:
             return self._ready(wanted, host)
-        standing = by_id(host.events)
         back = {
             key: entry["event"]
             for key, entry in record["events"].items()
@@ -194,6 +195,11 @@ class Planner:
             before = duration(max(self._config.drain_budget, URGENT))
             return f"the drain begins {before} before NotBefore, if no run has claimed the event by then"
         return "the policy requires no drain for the announced events" if affecting else ""
+
+
+def _is_current(event: Event, standing: t.Mapping[str, Event]) -> bool:
+    """False for what is in the document twice, and has started by the other entry."""
+    return event["event_status"] == STARTED or standing[same_id(event["event_id"])]["event_status"] != STARTED
 
 
 def _is_approved(entry: Json) -> bool:

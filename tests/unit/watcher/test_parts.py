@@ -219,6 +219,14 @@ def test_it_gets_ready_only_for_what_affects_it_and_has_not_started(fields: Json
     assert order(planner(), event(seconds_left=30, **fields)) != "ready"
 
 
+def test_an_event_that_is_in_the_document_twice_has_started_if_one_of_them_has() -> None:
+    twice = [event(seconds_left=30), event("a", event_status="Started")]
+    assert order(planner(), *twice) == ""
+    assert order(planner(), *twice, kept=record("done", a=entry())) == "put_back"
+    other = event("a", seconds_left=30, affects_me=False, resources=["web_1"])
+    assert order(planner(), other, event(seconds_left=30)) == "ready", "one of them names this VM"
+
+
 def test_it_does_nothing_for_others_than_its_policy_says() -> None:
     rules = [{"event_type": "Reboot", "group": "web", "action": "notify"}, {"action": "drain"}]
     urgent = event(seconds_left=30)
