@@ -258,6 +258,7 @@ from ansible_collections.graceful.azure.plugins.module_utils._errors import Even
 from ansible_collections.graceful.azure.plugins.module_utils._look import Look, Order, why_not_writable
 from ansible_collections.graceful.azure.plugins.module_utils._record import Keeper, Run
 from ansible_collections.graceful.azure.plugins.module_utils._service import Service
+from ansible_collections.graceful.azure.plugins.module_utils._text import clean
 from ansible_collections.graceful.azure.plugins.module_utils._transport import PlainTransport
 
 # More than anybody waits, and less than what a record takes for a time.
@@ -272,8 +273,8 @@ def carry_out(module: AnsibleModule, service: Service) -> dict[str, t.Any]:
     order = Order(**{key: params[key] for key in Order._fields})
     if order.order != "look" and not (order.events and params["run_id"].strip()):
         raise WrongOption(f"order={order.order} needs events and run_id.")
-    if any(not isinstance(event.get("event_id"), str) or not event["event_id"].strip() for event in order.events):
-        raise WrongOption("events: each needs an event_id.")
+    for event in order.events:
+        _check_event(event)
     run_name = params["run_name"] or params["run_id"]
     keeper = Keeper(params["record_dir"], Run(params["run_id"], run_name, params["silent_for"], params["force"]))
     skipped = module.check_mode and order.order != "look"
@@ -292,6 +293,16 @@ def carry_out(module: AnsibleModule, service: Service) -> dict[str, t.Any]:
     if skipped:
         result["report"] = {"state": "skipped", "message": "Check mode: nothing was done."}
     return dict(result, changed=before != _compared(result["observation"]["record"]))
+
+
+def _check_event(event: t.Mapping[str, t.Any]) -> None:
+    event_id, names = event.get("event_id"), event.get("resources")
+    if not isinstance(event_id, str) or not event_id.strip():
+        raise WrongOption("events: each needs an event_id.")
+    if not isinstance(event.get("event_type"), (str, type(None))):
+        raise WrongOption(f"events: event_type of {clean(event_id, 80)} has to be a string.")
+    if names is not None and not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
+        raise WrongOption(f"events: resources of {clean(event_id, 80)} has to be a list of strings.")
 
 
 def _engine() -> type[Look]:

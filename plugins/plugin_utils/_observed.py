@@ -21,6 +21,8 @@ UNKNOWN_NOTICE = 300
 # A run does not wait for an event for longer, whatever the notice: the next run continues.
 LONGEST_WAIT = 86400
 GONE_TIMEOUT = 1800
+# Entries of a host's timeline, more than its record has. Whatever a host reports, the run does not grow without end.
+MOST_MARKS = 1000
 # The settings of a host that the plan depends on.
 PLAN_SETTINGS = ("policy", "min_available", "window", "drain_budget")
 
@@ -135,8 +137,9 @@ def _note_report(state: Json, result: Json) -> None:
 
 
 def _add_marks(state: Json, record: Json | None) -> None:
-    marks = record["timeline"] if record else []
-    state["timeline"] += [mark for mark in marks if mark not in state["timeline"]]
+    known = {frozenset(mark.items()) for mark in state["timeline"]}
+    new = [mark for mark in (record["timeline"] if record else []) if frozenset(mark.items()) not in known]
+    state["timeline"] = [*state["timeline"], *new][-MOST_MARKS:]
 
 
 def _azure_names(this: Pass) -> dict[str, str]:

@@ -1346,6 +1346,28 @@ def test_a_host_that_stays_unhealthy_with_nothing_left_to_undo_is_released_for_t
     assert (web1.record, len(tries)) == (None, 4)
 
 
+def test_a_host_that_reports_another_past_in_each_pass_does_not_make_the_run_grow(world: World) -> None:
+    (web1,) = world.add("web1")
+    world.announce("E1", "web1", notice=3000)
+    numbers = itertools.count()
+    call = web1.call
+
+    def lies(*given: t.Any, **more: t.Any) -> Json:
+        answer = call(*given, **more)
+        if record := answer["observation"]["record"]:
+            mark = {"what": "failed", "detail": "x", "event_id": ""}
+            record["timeline"] = [{**mark, "at": next(numbers)} for _each in range(500)]
+        return answer
+
+    web1.call = lies  # type: ignore[method-assign]
+    web1.machine.fail("do app")
+    player = Player(world)
+    for _pass in range(8):
+        player.one_pass()
+    timeline = player.run["hosts"]["web1"]["timeline"]
+    assert (len(timeline), timeline[-1]["at"]) == (1000, next(numbers) - 1)
+
+
 def test_a_host_that_cannot_be_put_back_at_first_is_put_back_in_the_end(world: World) -> None:
     (web1,) = world.add("web1")
     web1.machine.fail("undo app", times=2)
