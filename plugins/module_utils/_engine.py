@@ -177,8 +177,8 @@ class Engine(Look):
             # The work itself may not note anything for long.
             self.keeper.renew(claimed)
         except LostClaim as exc:
-            # Without a holder it was the work that closed the record, at its end. Otherwise the work has ended, and what
-            # this run still has is put back anew.
+            # Without a holder it was the work that closed the record, at its end. Otherwise it has ended before that,
+            # and what this run still has is put back anew.
             if any(exc.held.values()) or state.get("result", {}).get("state") == "next":
                 return None
         return self._result(owner)
