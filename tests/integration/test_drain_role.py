@@ -354,7 +354,7 @@ def test_a_probe_that_could_not_tell_is_refused(stage: Stage) -> None:
 def test_what_another_run_holds_is_left_to_it(stage: Stage) -> None:
     report = stage.outcome(HELD).reports[1]
     assert not report["ready"]
-    assert "first holds the claim" in report["reason"]
+    assert "Another run has claimed the event: first." in report["reason"]
 
 
 def test_a_failed_step_ends_the_drain_and_leaves_what_is_drained(stage: Stage) -> None:
@@ -510,7 +510,7 @@ def test_a_wrong_health_check_is_refused(stage: Stage) -> None:
 def test_a_record_that_another_run_holds_is_not_restored(stage: Stage) -> None:
     outcome = stage.outcome(OTHERS_RECORD)
     assert not outcome.reports[1]["restored"]
-    assert "first holds the claim" in outcome.reports[1]["reason"]
+    assert "Another run has claimed the event: first." in outcome.reports[1]["reason"]
     assert (outcome.folder / "out").exists()
 
 
