@@ -17,7 +17,7 @@ Json = dict[str, t.Any]
 # min_available and the groups that they name.
 Answer = t.Mapping[str, t.Any]
 LIBRARY = "Python library (requests)"
-HEADER = ("host", "ready", "Azure name", "endpoint", "clock error", "announced")
+HEADER = ("host", "ready", "Azure name", "endpoint", "clock offset", "announced")
 REPEAT = "Repeat this within 24 hours: Azure disables the service for a VM that has sent no request for 24 hours."
 RESTARTS = (
     "The service is enabled now, so restarts from the portal or the CLI wait for an approval, or for their whole "
