@@ -571,7 +571,7 @@ function Get-StandingMessage {
     param($Engine, $Mine)
     $ids = @($Mine)
     $said = @($Engine.Events | Where-Object { $ids -ccontains (Get-GracefulSameId $_['event_id']) } | ForEach-Object { "$($_['event_type']) $($_['event_status'])" })
-    if ($Engine.Error) { return "waits until the metadata service can be read: $($Engine.Error)" }
+    if ($Engine.Error) { return "waits until the metadata service can be read: $($Engine.Error.TrimEnd('.'))" }
     if ($said.Count) { return "waits until the event is over: $($said -join ', ')" }
     return 'waits some seconds until it is certain that the event is gone'
 }

@@ -341,7 +341,7 @@ class Engine(Look):
     def _waiting_message(self, claimed: t.Sequence[str]) -> str:
         seen = [event for event in self._events if same_id(event["event_id"]) in claimed]
         if self._error:
-            return f"waits until the metadata service can be read: {self._error}"
+            return f"waits until the metadata service can be read: {self._error.rstrip('.')}"
         if not seen:
             return "waits some seconds until it is certain that the event is gone"
         events = ", ".join(f"{event['event_type']} {event['event_status']}" for event in seen)

@@ -219,7 +219,7 @@ WRONG = [
     (Case("no-module", [health(), tasks("x", do="no_module")]), ["'x'", "no_module.yml", "no_such_module"]),
     (Case("no-import", [health(), tasks("x", do="import")]), ["'x'", "import.yml", "include them instead"]),
     (Case("no-yaml", [health(), tasks("x", do="broken")]), ["'x'", "broken.yml"]),
-    (Case("no-file", [health(), tasks("x", do="nowhere")]), ["'x'", "nowhere.yml", "not there"]),
+    (Case("no-file", [health(), tasks("x", do="nowhere")]), ["'x'", "nowhere.yml", "does not exist"]),
     (Case("no-list", "health_probe"), ["must be a list"]),
     (Case("no-save", turns=(SAVE,), saves=[{"name": "x", "kind": "path"}]), ["'x'", "unknown kind 'path'", "paths"]),
 ]
