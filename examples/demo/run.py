@@ -73,9 +73,11 @@ def tell(journal: list[dict[str, t.Any]]) -> bool:
     steps = [line for line in journal if line["kind"] == "event"]
     print("What the metadata service saw:")
     for line in steps:
-        print(f"  {line['time'] - steps[0]['time']:5.1f} s  {line['EventType']} {line['what']}, by {line['by']}")
+        sender = f", by {line['by']}" if line["by"] in AZURE_NAMES.values() else ""
+        print(f"  {line['time'] - steps[0]['time']:5.1f} s  {line['EventType']} {line['what']}{sender}")
     reads = sum(line["kind"] == "request" and line["method"] == "GET" for line in journal)
-    print(f"  {reads} reads, {len(approvals)} POST, sent by {', '.join(line['vm'] for line in approvals) or 'nobody'}")
+    posted = ", ".join(line["vm"] for line in approvals) or "no VM"
+    print(f"  {reads} requests that read the events, {len(approvals)} that approved one (from {posted})")
     return len(approvals) == 1 and steps[-1]["what"] == "completed"
 
 

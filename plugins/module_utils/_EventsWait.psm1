@@ -206,11 +206,12 @@ function Get-TimeoutText {
     # What did not happen in time, and what to do.
     param($Failure, [string]$Until, [double]$Timeout, $Found)
     $seconds = Format-GracefulNumber $Timeout 6
-    if ($null -ne $Failure) { return "The service did not answer properly until the timeout of $seconds s: $($Failure.Message)" }
+    if ($null -ne $Failure) { return "The metadata service could not be read within the timeout of $seconds s: $($Failure.Message)" }
+    $left = Format-GracefulText (@($Found | ForEach-Object { "$($_['event_type']) $($_['event_id'])" }) -join ', ') 300
     $happened = @{
         appeared = 'no matching event had appeared'
         started = 'no matching event had started'
-        gone = "$(Format-GracefulCount @($Found).Count 'matching event') had not left the document"
+        gone = "these events had not left the document: $left"
         changed = 'nothing had changed'
     }
     return "After $seconds s $($happened[$Until]). Give a longer timeout, or set on_timeout=ok and look at outcome."

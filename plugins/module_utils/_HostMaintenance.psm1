@@ -571,6 +571,7 @@ function Get-StandingMessage {
     param($Engine, $Mine)
     $ids = @($Mine)
     $said = @($Engine.Events | Where-Object { $ids -ccontains (Get-GracefulSameId $_['event_id']) } | ForEach-Object { "$($_['event_type']) $($_['event_status'])" })
+    if ($Engine.Error) { return "waits until the metadata service can be read: $($Engine.Error.TrimEnd('.'))" }
     if ($said.Count) { return "waits until the event is over: $($said -join ', ')" }
     return 'waits some seconds until it is certain that the event is gone'
 }
@@ -580,8 +581,8 @@ function Get-HeldMessage {
     $names = [string[]]@($Held.PSBase.Values | Where-Object { $_.PSBase.Count } | ForEach-Object { [string]$_['run_name'] } | Select-Object -Unique)
     [Array]::Sort($names, [System.StringComparer]::Ordinal)
     $said = $names -join ', '
-    if (-not $said) { $said = 'Another run' }
-    return "$(Format-GracefulText $said 200) holds the claim."
+    if (-not $said) { $said = 'its name is not known' }
+    return "Another run has claimed the event: $(Format-GracefulText $said 200). Run this again when that run has ended."
 }
 
 # ---- giving back

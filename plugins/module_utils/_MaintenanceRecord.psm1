@@ -203,13 +203,13 @@ function Invoke-Explained {
         $inner = $_.Exception.GetBaseException()
         $denied = $inner -is [System.UnauthorizedAccessException] -or $inner -is [System.Security.SecurityException]
         if (-not $denied -and $inner -isnot [System.IO.IOException]) { throw }
-        $advice = 'Correct this and run again.'
+        $advice = 'Correct this, or set another graceful_record_dir.'
         $code = $inner.HResult -band 0xffff
         if ($denied) { $advice = 'Connect as an administrator, or set a graceful_record_dir that this user may read and write.' }
         elseif (@(39, 112, 1295) -contains $code) { $advice = 'Free some space on that file system and run again.' }
         elseif (@(80, 183, 267) -contains $code) { $advice = 'Another file or directory is at this path: move it away.' }
         throw (New-GracefulError (
-                "$($Keeper.Path): $(Get-GracefulReason $_ 300). If there was a record, it is still there: nothing was lost. $advice"))
+                "The host cannot read or write the record of a maintenance (graceful_record_dir): $($Keeper.Path): $(Get-GracefulReason $_ 300). If there was a record, it is still there: nothing was lost. $advice"))
     }
 }
 

@@ -341,6 +341,8 @@ class Engine(Look):
 
     def _waiting_message(self, claimed: t.Sequence[str]) -> str:
         seen = [event for event in self._events if same_id(event["event_id"]) in claimed]
+        if self._error:
+            return f"waits until the metadata service can be read: {self._error.rstrip('.')}"
         if not seen:
             return "waits some seconds until it is certain that the event is gone"
         events = ", ".join(f"{event['event_type']} {event['event_status']}" for event in seen)
@@ -361,4 +363,4 @@ def _matches(state: Json, owner: Json) -> bool:
 
 def _held_message(held: Json) -> str:
     names = sorted({str(holder["run_name"]) for holder in held.values()})
-    return f"{clean(', '.join(names), 200)} holds the claim."
+    return f"Another run has claimed the event: {clean(', '.join(names), 200)}. Run this again when that run has ended."

@@ -170,7 +170,10 @@ def why_not_writable(directory: str) -> str | None:
         place = os.path.dirname(place)
     if os.access(place, os.W_OK | os.X_OK):
         return None
-    return f"{place} cannot be written by this user. Set ansible_become: true, or another graceful_record_dir."
+    return (
+        f"The host cannot write the record of a maintenance (graceful_record_dir): this user cannot write to {place}. "
+        "Set ansible_become: true, or another graceful_record_dir."
+    )
 
 
 def current_boot() -> str:

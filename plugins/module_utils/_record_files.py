@@ -221,7 +221,7 @@ class Folder:
 
 def explain(exc: OSError, directory: str) -> str:
     """What the operating system refused, and what to do about it."""
-    advice = "Correct this and run again."
+    advice = "Correct this, or set another graceful_record_dir."
     if exc.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         advice = "Run with become, or set a graceful_record_dir that this user may read and write."
     elif exc.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
@@ -229,4 +229,7 @@ def explain(exc: OSError, directory: str) -> str:
     elif exc.errno in (errno.ENOTDIR, errno.EEXIST, errno.ELOOP, errno.EISDIR):
         advice = "Another file or directory is at this path: move it away."
     where = exc.filename if isinstance(exc.filename, str) else directory
-    return f"{where}: {exc.strerror or exc}. If there was a record, it is still there: nothing was lost. {advice}"
+    return (
+        f"The host cannot read or write the record of a maintenance (graceful_record_dir): {where}: "
+        f"{exc.strerror or exc}. If there was a record, it is still there: nothing was lost. {advice}"
+    )

@@ -11,7 +11,7 @@ import typing as t
 from ._clock import Clock
 from ._document import STARTED, Event, Filters, by_id, fingerprint, matching, same_id
 from ._errors import EventsError, PassingFailure, WrongOption
-from ._text import clean, count, iso
+from ._text import clean, iso
 
 TIMES = ("started_at", "gone_at")
 # Conditions that compare with the first read: the controller needs it before the host goes down.
@@ -150,11 +150,12 @@ class Outcome(t.NamedTuple):
     def failure_message(self, until: str, timeout: float) -> str:
         """Why the wait failed, and what to do."""
         if self.failure is not None:
-            return f"The service did not answer properly until the timeout of {timeout:g} s: {self.failure.message}"
+            return f"The metadata service could not be read within the timeout of {timeout:g} s: {self.failure.message}"
+        left = clean(", ".join(f"{event['event_type']} {event['event_id']}" for event in self.events), 300)
         happened = {
             "appeared": "no matching event had appeared",
             "started": "no matching event had started",
-            "gone": f"{count(len(self.events), 'matching event')} had not left the document",
+            "gone": f"these events had not left the document: {left}",
             "changed": "nothing had changed",
         }
         return (

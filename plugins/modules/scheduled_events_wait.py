@@ -165,7 +165,7 @@ outcome:
     - V(cancelled), all events have left the document and none was ever seen Started.
     - V(none), there was no event that could leave the document.
     - V(timed_out), it did not happen in time.
-    - V(unreachable), the service, or the host, did not answer properly at the end.
+    - V(unreachable), the service could not be read, or the host not be reached, at the end.
   returned: always
   type: str
   sample: completed

@@ -54,7 +54,7 @@ def host_result(run: Json, host: str) -> tuple[str, str]:
     if state["record_error"]:
         return "failed", state["record_error"]
     if state["put_back_failures"]:
-        return "failed", state["last_message"]
+        return "failed", f"it could not be put back: {state['last_message']}"
     if any(entry["claim"]["run_id"] == run["run_id"] and not entry["lapsed"] for entry in entries):
         return (
             "left drained",

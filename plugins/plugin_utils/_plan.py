@@ -233,9 +233,7 @@ def _name_holds(event: MergedEvent, found: _Resolved, decisions: t.Mapping[str, 
     ignores_unknown = bool(decisions) and all(decision.ignores_unknown_names for decision in decisions.values())
     nameless_observers = sorted(fleet.nameless & event.observed_by)
     if found.unknown and not ignores_unknown:
-        not_asked = sorted(fleet.nameless.difference(nameless_observers))
-        its = "its Azure name" if len(not_asked) == 1 else "their Azure names"
-        but = f"; {listed(not_asked)} could not be asked for {its}" if not_asked else ""
+        but = _not_asked_for_names(sorted(fleet.nameless.difference(nameless_observers)), fleet)
         holds.append(f"no inventory host has the Azure name {quoted_list(found.unknown)}{but}")
     elif found.unknown and fleet.nameless:
         holds.append(
@@ -247,6 +245,23 @@ def _name_holds(event: MergedEvent, found: _Resolved, decisions: t.Mapping[str, 
             f"it may affect {listed(nameless_observers)}, whose Azure name is not known (set graceful_vm_name)"
         )
     return holds
+
+
+def _not_asked_for_names(hosts: t.Sequence[str], fleet: Fleet) -> str:
+    """Hosts that may have an Azure name that nobody else has, and why that is not known."""
+    inside = [name for name in hosts if name in fleet.hosts and fleet.hosts[name].targeted]
+    outside = [name for name in hosts if name not in inside]
+    text = ""
+    if inside:
+        text += f"; {listed(inside)} could not be asked for {_its_name(inside)}"
+    if outside:
+        text += f"; {listed(outside)} {is_or_are(outside)} outside this run (--limit or graceful_hosts)"
+        text += f" and not asked for {_its_name(outside)}"
+    return text
+
+
+def _its_name(hosts: t.Sequence[str]) -> str:
+    return "its Azure name" if len(hosts) == 1 else "their Azure names"
 
 
 def _host_holds(event: MergedEvent, hosts: t.Iterable[Host]) -> list[str]:
@@ -401,7 +416,8 @@ def _title(draft: _Draft) -> str:
 
 def _summary(drafts: t.Sequence[_Draft], fleet: Fleet, missing_groups: t.Sequence[str]) -> list[str]:
     affected = {host for draft in drafts for host in draft.hosts}
-    lines = [f"Events: {len(drafts)}. Affected hosts: {len(affected)} of {len(fleet.hosts)}."]
+    zone = " Times are in UTC." if drafts else ""
+    lines = [f"Events: {len(drafts)}. Affected hosts: {len(affected)} of {len(fleet.hosts)}.{zone}"]
     not_reached = [host.name for host in fleet.hosts.values() if host.targeted and not host.reachable]
     if not_reached:
         lines.append(

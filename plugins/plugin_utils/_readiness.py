@@ -17,7 +17,7 @@ Json = dict[str, t.Any]
 # min_available and the groups that they name.
 Answer = t.Mapping[str, t.Any]
 LIBRARY = "Python library (requests)"
-HEADER = ("host", "ready", "Azure name", "endpoint", "clock", "announced")
+HEADER = ("host", "ready", "Azure name", "endpoint", "clock offset", "announced")
 REPEAT = "Repeat this within 24 hours: Azure disables the service for a VM that has sent no request for 24 hours."
 RESTARTS = (
     "The service is enabled now, so restarts from the portal or the CLI wait for an approval, or for their whole "
@@ -83,7 +83,7 @@ def _service_problem(answer: Answer, max_clock_offset: float) -> str:
 def record_problem(answer: Answer) -> str:
     report, observation = answer["report"] or {}, answer["observation"] or {}
     why = report.get("message") if report.get("state") == "failed" else observation.get("record_error")
-    return f"The host cannot write the record of a maintenance (graceful_record_dir): {why}" if why else ""
+    return str(why or "")
 
 
 def _shared_name(host: str, answers: t.Mapping[str, Answer]) -> str:
@@ -115,7 +115,7 @@ def _row(host: str, answer: Answer, ready: bool) -> tuple[str, ...]:
         "yes" if ready else "no",
         seen.get("vm_name") or "-",
         seen.get("endpoint") or "-",
-        "-" if offset is None else f"{offset:+.1f} s",
+        "-" if offset is None else f"{round(offset, 1) + 0.0:+.1f} s",
         "-" if events is None else str(sum(event["affects_me"] is not False for event in events)),
     )
 

@@ -54,8 +54,9 @@ def failure_of(whole: Json, page: str = "") -> str:
         return f"The drill was not completed (result: {result}); {where}"
     if whole["run"]["check_mode"] and result == "failed":
         return f"The check has found something that has to be corrected; {where}"
-    held = f"At least one event was held (not approved); {where} See 'When something is held' in docs/maintenance.md."
-    return {"held": held, "failed": f"The maintenance failed; {where}"}.get(result, "")
+    guide = "See 'When something is held' in docs/maintenance.md."
+    held = f"At least one event was held (not approved); {where} {guide}"
+    return {"held": held, "failed": f"The maintenance failed; {where} {guide}"}.get(result, "")
 
 
 def last_occasions(whole: Json) -> list[str]:

@@ -88,8 +88,14 @@ def _answer(stdout: str) -> str:
     answer.pop("deprecations", None)
     if "warnings" in answer:
         warnings = answer["warnings"]
-        answer["warnings"] = [clean(one, 1000) for one in warnings[:20]] if isinstance(warnings, list) else []
+        answer["warnings"] = [_warning(one) for one in warnings[:20]] if isinstance(warnings, list) else []
     return json.dumps(answer)
+
+
+def _warning(one: t.Any) -> str:
+    """The text of a warning, which ansible-core 2.19 and newer return in a dictionary."""
+    event = one.get("event") if isinstance(one, dict) else None
+    return clean(event.get("msg") if isinstance(event, dict) else one, 1000)
 
 
 class SlicedModule:

@@ -152,6 +152,7 @@ def steps_of(result: Json) -> dict[str, str] | None:
 
 
 READY = "[0-9]+ drain steps? done, [0-9]+ checkpoints? saved, all verified"
+CLAIMED = "Another run has claimed the event: the first run. Run this again when that run has ended."
 DONE = "everything is undone"
 DONE_AND_HEALTHY = "everything is undone, and the health checks have passed"
 NOT_FRESH = "The last check that this host is ready is too old.*"
@@ -311,8 +312,8 @@ CASES: t.Sequence[Case] = (
         "another_run_holds_the_claim",
         (
             Turn("ready", "ready", READY, ONE, steps={"one": "done"}),
-            Turn("ready", "held_by_other_run", "the first run holds the claim.", {**ONE, "run_id": "second"}),
-            Turn("put_back", "held_by_other_run", "the first run holds the claim.", {"run_id": "second"}),
+            Turn("ready", "held_by_other_run", CLAIMED, {**ONE, "run_id": "second"}),
+            Turn("put_back", "held_by_other_run", CLAIMED, {"run_id": "second"}),
             Turn("ready", "ready", READY, {**ONE, "run_id": "second", "run_name": "the second", "force": True}),
             Turn(
                 "approve",

@@ -640,7 +640,7 @@ def test_an_empty_inventory_is_no_success(fleet: Fleet) -> None:
     fleet.variables.clear()
     run = fleet.run()
     assert run.status == 2
-    assert "The inventory has no hosts (graceful_hosts: all). Is -i right?" in run.output
+    assert "The inventory has no hosts (graceful_hosts: all). Check the option -i." in run.output
 
 
 @pytest.mark.parametrize("value", ["half", "0", "-1", "1.5"])

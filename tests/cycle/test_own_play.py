@@ -109,6 +109,6 @@ def test_check_mode_says_of_a_list_of_hosts_who_cannot_keep_a_record(fleet: Flee
     chosen = ("-e", '{"graceful_hosts": ["web1", "web2"]}')
     run = fleet.run("--check", *chosen)
     assert run.status == 2, run.output[-4000:]
-    assert "The host cannot write the record of a maintenance (graceful_record_dir)" in run.messages
+    assert "The host cannot read or write the record of a maintenance (graceful_record_dir)" in run.messages
     assert set(run.report["hosts"]) <= {"web1", "web2"}
     assert "[web3]" not in run.output.split("TASK [graceful.azure.maintenance", 1)[1]

@@ -219,7 +219,7 @@ WRONG = [
     (Case("no-module", [health(), tasks("x", do="no_module")]), ["'x'", "no_module.yml", "no_such_module"]),
     (Case("no-import", [health(), tasks("x", do="import")]), ["'x'", "import.yml", "include them instead"]),
     (Case("no-yaml", [health(), tasks("x", do="broken")]), ["'x'", "broken.yml"]),
-    (Case("no-file", [health(), tasks("x", do="nowhere")]), ["'x'", "nowhere.yml", "not there"]),
+    (Case("no-file", [health(), tasks("x", do="nowhere")]), ["'x'", "nowhere.yml", "does not exist"]),
     (Case("no-list", "health_probe"), ["must be a list"]),
     (Case("no-save", turns=(SAVE,), saves=[{"name": "x", "kind": "path"}]), ["'x'", "unknown kind 'path'", "paths"]),
 ]
@@ -354,7 +354,7 @@ def test_a_probe_that_could_not_tell_is_refused(stage: Stage) -> None:
 def test_what_another_run_holds_is_left_to_it(stage: Stage) -> None:
     report = stage.outcome(HELD).reports[1]
     assert not report["ready"]
-    assert "first holds the claim" in report["reason"]
+    assert "Another run has claimed the event: first." in report["reason"]
 
 
 def test_a_failed_step_ends_the_drain_and_leaves_what_is_drained(stage: Stage) -> None:
@@ -510,7 +510,7 @@ def test_a_wrong_health_check_is_refused(stage: Stage) -> None:
 def test_a_record_that_another_run_holds_is_not_restored(stage: Stage) -> None:
     outcome = stage.outcome(OTHERS_RECORD)
     assert not outcome.reports[1]["restored"]
-    assert "first holds the claim" in outcome.reports[1]["reason"]
+    assert "Another run has claimed the event: first." in outcome.reports[1]["reason"]
     assert (outcome.folder / "out").exists()
 
 

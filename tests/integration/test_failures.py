@@ -33,7 +33,10 @@ def wrong(name: str, *words: str, **options: t.Any) -> Case:
 GUARDED = ("Metadata Security Protocol", "this request came from the user", "Allow it", "ProxyAgent.Connection.log")
 SERVICE_CASES = [
     Case(
-        "refused", faults=[{"kind": "refuse"}], words=["cannot be reached", "refused", "Is this an Azure VM"], polls=0
+        "refused",
+        faults=[{"kind": "refuse"}],
+        words=["cannot be reached", "refused", "Check that this is an Azure VM"],
+        polls=0,
     ),
     broken("stalled", {"kind": "stall"}, "did not finish its answer within 2 s", "read_timeout", read_timeout=2),
     # The timeouts bound the retries, too.

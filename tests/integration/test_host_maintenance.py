@@ -404,7 +404,9 @@ def test_a_release_leaves_the_host_to_the_next_run(stage: Stage) -> None:
         "ok ready changed",
         "ok put_back changed",
     ]
-    assert outcome.reports[1]["msg"] == "first holds the claim."
+    assert (
+        outcome.reports[1]["msg"] == "Another run has claimed the event: first. Run this again when that run has ended."
+    )
     assert (outcome.folder / "orders").read_text().splitlines() == ["off front", "on front"]
     assert outcome.record is None
 
@@ -486,7 +488,10 @@ def test_a_host_that_is_lost_fails_its_task(stage: Stage) -> None:
 def test_a_run_that_was_taken_over_takes_no_further_step(stage: Stage) -> None:
     outcome = stage.outcome(TAKEN_OVER)
     assert states(outcome) == ["ok working changed", "ok ready changed", "failed held_by_other_run"], outcome.reports
-    assert outcome.reports[2]["msg"] == "the other one holds the claim."
+    assert (
+        outcome.reports[2]["msg"]
+        == "Another run has claimed the event: the other one. Run this again when that run has ended."
+    )
     assert outcome.did == ["other"]
     process = int((outcome.folder / "process").read_text())
     assert not Path(f"/proc/{process}").exists(), "the step of the first run goes on"

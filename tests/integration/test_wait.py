@@ -79,11 +79,17 @@ OUTCOME_CASES = [
     waiting("changed_by_start", "changed", "changed", Step("start"), events=[{}]),
     never("never_appeared", "appeared", words=["2 s", "no matching event had appeared", "on_timeout=ok"]),
     never("never_started", "started", words=["no matching event had started"], events=[{}]),
-    never("never_gone", "gone", words=["1 matching event had not left the document", "longer timeout"], events=[{}]),
+    never(
+        "never_gone", "gone", words=["these events had not left the document: Reboot ", "longer timeout"], events=[{}]
+    ),
     never("never_gone_ok", "gone", options=OK, events=[{}]),
     never("reads_once", "appeared", options={**OK, "timeout": 0}, polls=1),
     never(
-        "unreachable", "gone", "unreachable", faults=FOREVER_503, words=["503", "did not answer properly until", "2 s"]
+        "unreachable",
+        "gone",
+        "unreachable",
+        faults=FOREVER_503,
+        words=["503", "could not be read within the timeout of", "2 s"],
     ),
     never("unreachable_ok", "gone", "unreachable", faults=FOREVER_503, options=OK),
     never(

@@ -377,7 +377,7 @@ class Settings:
 
 # What --set and the control API take, beside EventType and Resources.
 PUBLISH_HELP = {
-    "scope": "the scope that sees the event, if the VMs do not tell it",
+    "scope": "the scope in which the event is announced; by default that of its VMs",
     "notice": "seconds until NotBefore; without it the least that Azure gives for the type",
     "DurationInSeconds": "of the interruption; -1 if unknown, which is the default",
     "Description": "any text",
@@ -387,7 +387,7 @@ PUBLISH_HELP = {
     "started_for": "seconds from Started until the event is completed; without it, complete it yourself",
     "start_delay": "seconds from the approval until the event starts",
     "cancel_after": "seconds after which the event is cancelled if it has not started",
-    "raw": 'an object laid over the event as it is shown; {"__absent__": true} removes a field',
+    "raw": 'fields that replace those of the event in the document, as an object; {"__absent__": true} removes a field',
     "foreign": "true to allow VMs and event types that the emulator does not know",
 }
 PUBLISH_FIELDS = ("EventType", "Resources", *PUBLISH_HELP)
@@ -1453,32 +1453,63 @@ def parse_args(argv: list[str]) -> argparse.Namespace:
     parser = Parser(prog="azure_events_emulator", description="An emulator of Azure's Scheduled Events.")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     commands.required = True
-    serve = commands.add_parser("serve", help="play the metadata service for a fleet of VMs")
+    serve = commands.add_parser("serve", help="start a metadata service for each of several VMs")
     fleet = serve.add_mutually_exclusive_group(required=True)
-    fleet.add_argument("--fleet", metavar="FILE", help='JSON: {"vms": {"web_0": {"scope": "web"}, ...}}')
-    fleet.add_argument("--vm", metavar="NAME", action="append", help="a VM; may be repeated")
+    fleet.add_argument(
+        "--fleet", metavar="FILE", help='JSON file with the VMs: {"vms": {"web_0": {"scope": "web"}, ...}}'
+    )
+    fleet.add_argument("--vm", metavar="NAME", action="append", help="the Azure name of a VM; may be repeated")
     port = number_above(0, int)
     seconds = number_above(0)
     serve.add_argument("--scope", default="fleet", help="the scope of the VMs named with --vm")
-    serve.add_argument("--scenario", metavar="NAME|FILE", help="play this once ready")
-    serve.add_argument("--bind", default="127.0.0.1", help="address the VMs' service listens on")
-    serve.add_argument("--port-base", type=port, default=0, help="the VMs get this port and the next ones (0: any)")
-    serve.add_argument("--by-address", action="store_true", help="one port for all, a VM is told by its source address")
+    serve.add_argument("--scenario", metavar="NAME|FILE", help="a scenario to play when the service is ready")
+    serve.add_argument("--bind", default="127.0.0.1", help="address on which the metadata services listen")
+    serve.add_argument(
+        "--port-base",
+        type=port,
+        default=0,
+        help="port of the first VM; the others get the next ones (0: any free port)",
+    )
+    serve.add_argument(
+        "--by-address", action="store_true", help="one port for all; a VM is recognised by its source address"
+    )
     serve.add_argument("--port", type=port, default=80, help="the port with --by-address")
     serve.add_argument("--control-bind", default="127.0.0.1")
     serve.add_argument("--control-port", type=port, default=0)
     serve.add_argument("--journal", metavar="FILE", help="append every request and event to this file")
-    serve.add_argument("--ready-file", metavar="FILE", help="write the ready line here, too")
-    serve.add_argument("--notice-scale", type=number_above(0.001), default=1.0, help="divide Azure's times by this")
-    serve.add_argument("--first-call-delay", type=seconds, default=0.0, help="seconds a scope's first request takes")
+    serve.add_argument("--ready-file", metavar="FILE", help="write the ready line to this file, too")
     serve.add_argument(
-        "--disable-after", type=seconds, default=86400.0, help="seconds of silence that disable it again"
+        "--notice-scale",
+        type=number_above(0.001),
+        default=1.0,
+        help="divide Azure's times by this; with 60, a notice of 15 minutes takes 15 seconds",
     )
     serve.add_argument(
-        "--rate-limit", type=port, default=0, help="requests a second per VM, then 429 (0: any; Azure: 5)"
+        "--first-call-delay", type=seconds, default=0.0, help="seconds that the first request of a scope takes"
     )
-    serve.add_argument("--on-start", metavar="CMD", help="run when an event starts; its fields are in AZURE_EVENT_*")
-    serve.add_argument("--unknown-id", type=number_above(200, int), default=400, help="status for an unknown EventId")
+    serve.add_argument(
+        "--disable-after",
+        type=seconds,
+        default=86400.0,
+        help="seconds without a request after which the service is disabled again",
+    )
+    serve.add_argument(
+        "--rate-limit",
+        type=port,
+        default=0,
+        help="requests a second for each VM, further ones get 429 (0: no limit; Azure: 5)",
+    )
+    serve.add_argument(
+        "--on-start",
+        metavar="CMD",
+        help="program to run when an event starts; the environment has its fields as AZURE_EVENT_*",
+    )
+    serve.add_argument(
+        "--unknown-id",
+        type=number_above(200, int),
+        default=400,
+        help="HTTP status for the approval of an unknown EventId",
+    )
     serve.add_argument(
         "--newest-version", choices=EVENT_VERSIONS, default=NEWEST, metavar="VERSION",
         help="answer 404 to versions of the events that are newer (%(default)s)",

@@ -13,11 +13,11 @@ OLDEST = (3, 8)
 
 def missing(started: bool) -> str:
     if sys.version_info[:2] < OLDEST:
-        return f"{sys.executable} is older than Python 3.8, which the watcher needs: set watcher_python."
+        return f"The watcher needs Python 3.8 or newer, and {sys.executable} is older: set watcher_python."
     if started and not os.path.isdir("/run/systemd/system"):
-        return "This host is not run by systemd, which the watcher needs."
+        return "The watcher needs systemd, which does not run on this host."
     if started and os.geteuid() != 0:
-        return "The watcher is installed by root: set become."
+        return "The watcher has to be installed as root: set become."
     return ""
 
 

@@ -137,7 +137,7 @@ def test_check_mode_sees_that_no_record_could_be_written_and_writes_nothing(
     monkeypatch.setattr("os.access", lambda path, _mode: path != str(tmp_path))
     said = why_not_writable(str(wanted))
     assert said is not None
-    assert said.startswith(f"{tmp_path} cannot be written by this user. Set ansible_become")
+    assert f"this user cannot write to {tmp_path}. Set ansible_become" in said
     assert list(tmp_path.iterdir()) == []
 
 
@@ -597,6 +597,16 @@ def test_an_event_that_stands_is_waited_for_and_nothing_is_undone(world: World) 
     report, seconds = took(world, lambda: world.call("put_back", event, wait=10))
     assert (report["state"], seconds) == ("waiting", 10)
     assert report["message"] == "waits until the event is over: Reboot Scheduled"
+    assert world.machine.out == {"app"}
+
+
+def test_a_host_that_waits_says_why_its_service_cannot_be_read(world: World) -> None:
+    event = world.azure.announce()
+    world.call("ready", event)
+    world.azure.unreadable = no_answer()
+    report = world.call("put_back", event, wait=10)
+    assert report["state"] == "waiting"
+    assert report["message"].startswith("waits until the metadata service can be read: the connection was lost")
     assert world.machine.out == {"app"}
 
 

@@ -149,7 +149,7 @@ BROKEN = answer({"failed": True, "msg": "no requests"})
         ({"web3": LOST}, ""),
         ({"web1": BROKEN}, ""),
         ({"web2": BROKEN}, "web2: it cannot be asked: no requests"),
-        ({"web2": answer(report={"state": "failed", "message": "full"})}, "web2: The host cannot write the record"),
+        ({"web2": answer(report={"state": "failed", "message": "full"})}, "web2: full"),
         ({"web2": {**answer(), "mistakes": ["wrong"]}}, "web2: wrong"),
         ({"web3": {**answer(), "mistakes": ["wrong"]}}, ""),
         ({"web3": answer(record=LEFT)}, "web3: the run run of Monday has not put it back after Freeze E0"),

@@ -512,7 +512,7 @@ def test_the_summary_tells_the_plan_in_words() -> None:
     settings = {**for_all(seen, min_available={"wbe": 1}), "web9": {"policy": policy}}
     made = plan(seen, settings=settings, now=NOW)
     assert made["summary"] == [
-        "Events: 2. Affected hosts: 2 of 4.",
+        "Events: 2. Affected hosts: 2 of 4. Times are in UTC.",
         "Hosts that could not be reached, so it is not known what Azure has announced to them: web3.",
         "web4 could not be asked: 'HTTP 500'",
         "graceful_min_available names the group 'wbe', which the inventory does not have: it protects nothing.",

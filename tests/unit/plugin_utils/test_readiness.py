@@ -43,8 +43,8 @@ def judged(answers: t.Mapping[str, Json], groups: t.Collection[str] = (), **inst
         (answer(seen={"clock_offset": None}), "does not return its time"),
         (answer(seen={"clock_offset": 31.0}), "31 s behind"),
         (answer(seen={"clock_offset": -90.0}), "90 s ahead"),
-        (answer(report={"state": "failed", "message": "Run it with become."}), "(graceful_record_dir): Run it"),
-        (answer(seen={"record_error": "It is damaged."}), "(graceful_record_dir): It is damaged."),
+        (answer(report={"state": "failed", "message": "Run it with become."}), "Run it with become."),
+        (answer(seen={"record_error": "It is damaged."}), "It is damaged."),
         (answer(mistakes=["graceful_wat is set."]), "graceful_wat is set."),
     ],
 )

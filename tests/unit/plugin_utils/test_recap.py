@@ -150,7 +150,7 @@ def test_the_plan_says_what_begins_now_and_what_speaks_against_an_approval(world
     world.announce("E1", "web1", "vm9")
     world.announce("E2", "web2")
     assert plan_of(world) == [
-        "Events: 2. Affected hosts: 2 of 2.",
+        "Events: 2. Affected hosts: 2 of 2. Times are in UTC.",
         "'E1': Reboot of web1 in 5 min: drain, then approve (rule 'reboot or move'):"
         " a drained host loses nothing, and an approval ends the wait for NotBefore.",
         "  drain now: web1",
@@ -457,7 +457,7 @@ def test_a_run_that_could_not_ask_a_host_does_not_say_that_nothing_is_announced(
     ("result", "begins", "ends"),
     [
         ("held", "At least one event was held (not approved)", " See 'When something is held' in docs/maintenance.md."),
-        ("failed", "The maintenance failed", ""),
+        ("failed", "The maintenance failed", " See 'When something is held' in docs/maintenance.md."),
         ("done", "", ""),
     ],
 )

@@ -492,6 +492,14 @@ def test_a_hold_because_of_an_unknown_name_lists_the_hosts_that_could_not_be_ask
     assert "no inventory host has the Azure name 'vm-web2'; web2 could not be asked for its Azure name" in reason
 
 
+def test_a_hold_because_of_an_unknown_name_lists_the_hosts_that_the_run_leaves_out(world: World) -> None:
+    world.add("web1", "web2")
+    world.announce("E1", "web1", "web2")
+    player = Player(world, targeted=["web1"])
+    reason = holds(player.play())
+    assert reason.endswith("; web2 is outside this run (--limit or graceful_hosts) and not asked for its Azure name")
+
+
 def test_a_host_that_does_not_see_the_event_holds_it(world: World) -> None:
     world.add("web1", "web2")
     world.hosts["web2"].sees = lambda _event: False

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import types
 import typing as t
 
@@ -11,7 +12,12 @@ from ansible import constants as C
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.action import ActionBase
 from ansible_collections.graceful.azure.plugins.plugin_utils import _slices
-from ansible_collections.graceful.azure.plugins.plugin_utils._slices import SILENT_FAILURE_LIMIT, SlicedModule, say
+from ansible_collections.graceful.azure.plugins.plugin_utils._slices import (
+    SILENT_FAILURE_LIMIT,
+    SlicedModule,
+    _answer,
+    say,
+)
 from ansible_collections.graceful.azure.tests.unit.module_utils.scripted import JumpingClock
 
 ANSWER: dict[str, t.Any] = {"outcome": "completed"}
@@ -84,6 +90,17 @@ def test_a_slice_is_answered_failed_or_interrupted(result: t.Any, state: str) ->
     assert action.asked == [
         {"module_name": "graceful.azure.any", "module_args": {"seen": 1}, "task_vars": {"x": 1}},
     ]
+
+
+@pytest.mark.parametrize(
+    "warning",
+    [
+        pytest.param("No such type", id="2.18"),
+        pytest.param({"event": {"msg": "No such type", "__ansible_type": "Event"}}, id="2.19"),
+    ],
+)
+def test_a_warning_of_the_module_is_printed_as_its_text(warning: t.Any) -> None:
+    assert json.loads(_answer(json.dumps({"warnings": [warning]}))) == {"warnings": ["No such type"]}
 
 
 def test_what_has_run_before_may_run_again_later() -> None:
