@@ -197,9 +197,11 @@ function Confirm-Approval {
         $Approval['warnings'] += "Approved, but the document could not be read afterwards: $((Resolve-GracefulError $_).Message)"
         return
     }
+    $present = Get-GracefulById $document['Events']
     foreach ($id in $Approval['approved']) {
         $status = 'gone'
-        foreach ($one in $document['Events']) { if ((Get-GracefulSameId $one['event_id']) -ceq (Get-GracefulSameId $id)) { $status = $one['event_status'] } }
+        $one = $present[(Get-GracefulSameId $id)]
+        if ($null -ne $one) { $status = $one['event_status'] }
         if ($status -ceq 'Scheduled') { $status = 'Scheduled, approved' }
         $Approval['statuses'][$id] = $status
     }

@@ -497,7 +497,7 @@ function New-GracefulService {
     $fallbacks = $null
     if ($automatic) { $fallbacks = { Get-LeaseEndpoint } }
     return @{
-        Endpoint = $endpoint; Fallbacks = $fallbacks; ApiVersion = $version; Choosing = $choosing; Etag = $null; Document = $null; Connection = $null
+        Endpoint = $endpoint; Fallbacks = $fallbacks; ApiVersion = $version; Choosing = $choosing; Etag = $null; Document = $null; Connection = $null; HasNoName = $false
         Limits = @{
             connect_timeout = [double]$Params['connect_timeout']; read_timeout = [double]$Params['read_timeout']; retries = [int]$Params['retries']
         }
@@ -557,16 +557,19 @@ function Stop-Unusable {
 }
 
 function Get-GracefulVmName {
-    # This VM's Azure name; null where the service has no instance metadata, as on classic VMs.
+    # This VM's Azure name; null where the service has no instance metadata, as on classic VMs, which are not asked again.
     param($Service)
+    if ($Service.HasNoName) { return $null }
+    $name = $null
     try {
-        return Invoke-Fetch $Service $script:InstancePath $script:InstanceVersion { param($Of, $Reply) Read-NameReply $Of $Reply } @{} (Get-Deadline $Service)
+        $name = Invoke-Fetch $Service $script:InstancePath $script:InstanceVersion { param($Of, $Reply) Read-NameReply $Of $Reply } @{} (Get-Deadline $Service)
     }
     catch {
         $refusal = Resolve-GracefulError $_
-        if ($refusal.Kind -eq 'refused' -and @(400, 404, 405) -contains $refusal.Status) { return $null }
-        throw
+        if ($refusal.Kind -ne 'refused' -or @(400, 404, 405) -notcontains $refusal.Status) { throw }
     }
+    $Service.HasNoName = $null -eq $name
+    return $name
 }
 
 function Read-NameReply {

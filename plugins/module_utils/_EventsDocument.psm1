@@ -244,6 +244,17 @@ function Select-GracefulEvent {
     return , $found
 }
 
+function Get-GracefulById {
+    # An id that is in the document twice counts once, as Started if one of them is.
+    param($Events)
+    $found = New-GracefulMap
+    foreach ($one in @($Events)) {
+        $id = Get-GracefulSameId $one['event_id']
+        if (-not $found.Contains($id) -or $one['event_status'] -ceq 'Started') { $found[$id] = $one }
+    }
+    return , $found
+}
+
 function Get-GracefulFingerprint {
     # Equal for equal events, whatever their order and the time; the same value as in Python.
     param($Events)
@@ -262,5 +273,5 @@ function Get-GracefulKnownType {
 
 Export-ModuleMember -Function @(
     'ConvertFrom-GracefulBody', 'ConvertFrom-GracefulDocument', 'ConvertFrom-GracefulTime', 'Get-GracefulPlainName', 'Get-GracefulSameName',
-    'Get-GracefulSeenBy', 'Select-GracefulEvent', 'Get-GracefulFingerprint', 'Get-GracefulKnownType'
+    'Get-GracefulSeenBy', 'Select-GracefulEvent', 'Get-GracefulById', 'Get-GracefulFingerprint', 'Get-GracefulKnownType'
 )

@@ -59,8 +59,7 @@ function Add-Observation {
     # Asked: ids that are waited for until they are gone; one that was never there counts as gone.
     param($Seen, $Events, $Found, $Asked)
     $now = Format-GracefulTime (Get-GracefulNow)
-    $status = @{}
-    foreach ($one in $Events) { $status[(Get-GracefulSameId $one['event_id'])] = $one['event_status'] }
+    $present = Get-GracefulById $Events
     $times = New-GracefulMap
     $known = @(foreach ($one in $Found) { $one['event_id'] }) + @($Asked)
     foreach ($id in $known) { $times[(Get-GracefulSameId $id)] = New-GracefulMap @{ started_at = $null; gone_at = $null } }
@@ -69,8 +68,8 @@ function Add-Observation {
     }
     foreach ($id in @($times.PSBase.Keys)) {
         $entry = $times[$id]
-        if ($status[$id] -ceq 'Started' -and -not $entry['started_at']) { $entry['started_at'] = $now }
-        if ($status.ContainsKey($id)) { $entry['gone_at'] = $null }
+        if ($present.Contains($id) -and $present[$id]['event_status'] -ceq 'Started' -and -not $entry['started_at']) { $entry['started_at'] = $now }
+        if ($present.Contains($id)) { $entry['gone_at'] = $null }
         elseif (-not $entry['gone_at']) { $entry['gone_at'] = $now }
     }
     $Seen['times'] = $times

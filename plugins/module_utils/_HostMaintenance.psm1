@@ -29,6 +29,8 @@ $script:ShortCall = 2.0
 $script:HeardWithin = 30.0
 # A worker needs time to start and to verify: a wait ends so many seconds earlier.
 $script:Reserve = 5.0
+# A clock that was corrected by less, in seconds, makes no verification invalid.
+$script:ClockCorrection = 5.0
 # The limit of options in seconds; records take larger numbers for a time.
 $script:Longest = 1000000
 $script:OtherWork = 'waits until another run has finished its work on this host, for another event'
@@ -89,13 +91,12 @@ function New-Times {
 function Add-Observation {
     param($Times, $Events)
     $Times.Now = Get-GracefulMonotonic
-    $status = New-GracefulMap
-    foreach ($one in @($Events)) { $status[(Get-GracefulSameId $one['event_id'])] = $one['event_status'] }
+    $present = Get-GracefulById $Events
     foreach ($id in $Times.Ids) {
-        if ($status.Contains($id)) {
+        if ($present.Contains($id)) {
             $Times.First.Remove($id)
             $Times.MissingSince.Remove($id)
-            if ($status[$id] -eq 'Started' -and -not $Times.Started.Contains($id)) { $Times.Started[$id] = Get-GracefulNow }
+            if ($present[$id]['event_status'] -ceq 'Started' -and -not $Times.Started.Contains($id)) { $Times.Started[$id] = Get-GracefulNow }
         }
         else {
             if (-not $Times.First.Contains($id)) { $Times.First[$id] = @{ Since = $Times.Now; Reads = 0 } }
@@ -126,7 +127,7 @@ function Test-NearlyGone {
     return -not (Test-AllGone $Times)
 }
 
-# ---- the engine: $Engine = @{Order; Keeper; Service; VmName; Begin; Reading; Events; Error; Warnings; Ids}
+# ---- the engine: $Engine = @{Order; Keeper; Service; VmName; Begin; Before; Reading; Events; Error; Warnings; Ids}
 
 function Invoke-GracefulOrder {
     # Carries out the order as far as possible, and returns a report and an observation. Order: all options of the module.
@@ -134,8 +135,12 @@ function Invoke-GracefulOrder {
     $engine = @{
         Order = $Order; Service = $Service; VmName = $VmName; Keeper = $Keeper; Begin = (Get-GracefulMonotonic)
         Reading = $null; Events = @(); Error = $null; Warnings = (New-Object System.Collections.ArrayList)
-        Ids = @(@($Order['events']) | ForEach-Object { Get-GracefulSameId $_['event_id'] })
+        Ids = @(Get-EventId $Order['events'])
+        # What the record is compared with at the end.
+        Before = ''
     }
+    # What is wrong with the record, the order or the observation says.
+    try { $engine.Before = Get-ComparedState (Read-GracefulRecord $Keeper) } catch { $null = Resolve-GracefulError $_ }
     try {
         switch ($Order['order']) {
             'look' { $report = Invoke-Look $engine }
@@ -148,9 +153,7 @@ function Invoke-GracefulOrder {
     catch {
         $known = Resolve-GracefulError $_
         if ($known.Kind -eq 'lost_claim') {
-            $held = New-GracefulMap
-            foreach ($id in $engine.Ids) { $held[$id] = New-GracefulMap $known.Fields['holder'] }
-            $report = New-GracefulMap @{ state = 'held_by_other_run'; message = $known.Message; held = $held }
+            $report = New-GracefulMap @{ message = $known.Message } $known.Fields
         }
         else {
             $report = New-GracefulMap @{ state = 'failed'; message = $known.Message } $known.Fields
@@ -161,7 +164,15 @@ function Invoke-GracefulOrder {
     $observation = Get-Observation $engine
     foreach ($warning in @($Keeper.Warnings)) { $null = $engine.Warnings.Add($warning) }
     $observation['warnings'] = $engine.Warnings.ToArray()
-    return , (New-GracefulMap @{ report = $report; observation = $observation })
+    # While this call has only looked, another one's work may have gone on.
+    $changed = $Order['order'] -cne 'look' -and (Get-ComparedState $observation['record']) -cne $engine.Before
+    return , (New-GracefulMap @{ report = $report; observation = $observation; changed = $changed })
+}
+
+function Get-EventId {
+    # The ids of the events, each once.
+    param($Events)
+    return @(@($Events) | ForEach-Object { Get-GracefulSameId $_['event_id'] } | Select-Object -Unique)
 }
 
 function Get-CallLeft {
@@ -254,10 +265,11 @@ function Invoke-Ready {
     param($Engine)
     if (-not (Read-Document $Engine)) { throw (New-GracefulError $Engine.Error) }
     # The order of a run that was suspended may be out of date.
-    $standing = @($Engine.Events | Where-Object { $_['event_status'] -cne 'Started' } | ForEach-Object { Get-GracefulSameId $_['event_id'] })
-    $events = @(@($Engine.Order['events']) | Where-Object { $standing -ccontains (Get-GracefulSameId $_['event_id']) })
+    $standing = Get-GracefulById $Engine.Events
+    $notStarted = @($standing.PSBase.Keys | Where-Object { $standing[$_]['event_status'] -cne 'Started' })
+    $events = @(@($Engine.Order['events']) | Where-Object { $notStarted -ccontains (Get-GracefulSameId $_['event_id']) })
     $held = Add-Claims $Engine $events $true
-    $mine = @($events | ForEach-Object { Get-GracefulSameId $_['event_id'] } | Where-Object { -not $held.Contains($_) })
+    $mine = @(Get-EventId $events | Where-Object { -not $held.Contains($_) })
     if ($mine.Count -eq 0) {
         Add-Orphan $Engine
         if ($held.PSBase.Count) { return , (New-GracefulMap @{ state = 'held_by_other_run'; message = (Get-HeldMessage $held); held = $held }) }
@@ -295,8 +307,7 @@ function Get-UnreportedResult {
     if ($null -ne $Engine.Order['controller_step'] -or $state['reported'] -or -not $state['ended']) { return $null }
     if ($state['result'] -isnot [System.Collections.IDictionary] -or -not (Test-Owner $state (Get-Owner $Engine $Name $Mine))) { return $null }
     if ([Math]::Abs((Get-GracefulNow) - $state['ended']) -gt $script:HeardWithin -or (Test-GracefulWorker $Engine.Keeper)) { return $null }
-    Set-GracefulReported $Engine.Keeper $state
-    return , $state['result']
+    return , (Get-ReportedResult $Engine $state)
 }
 
 function Wait-BeforeRetry {
@@ -337,20 +348,36 @@ function Test-Owner {
 }
 
 function Invoke-Worker {
-    # Starts the work, and waits for it as long as this call may take.
-    param($Engine, [string]$Name, $Mine)
+    # Starts the work, and waits for it as long as this call may take. Others: the other events that the host was drained for.
+    param($Engine, [string]$Name, $Mine, $Others = @())
     $owner = Get-Owner $Engine $Name $Mine
-    $request = @{ directory = $Engine.Keeper.Path; run = $Engine.Keeper.Run; owner = $owner; mine = @($Mine); order = $Engine.Order }
     $busy = Test-GracefulWorker $Engine.Keeper
     if ($busy -and -not (Test-Owner (Get-GracefulWorkerState $Engine.Keeper) $owner)) {
         if ((Test-AnotherAtWork $Engine) -and -not (Wait-GracefulWorker $Engine.Keeper ([Math]::Max((Get-CallLeft $Engine), 1.0)))) {
             return , (New-GracefulMap @{ state = 'working'; message = $script:OtherWork })
         }
+        # A run that has lost its claim stops no work.
+        Update-GracefulRecord $Engine.Keeper $Mine { }
         Stop-GracefulWorker $Engine.Keeper
         $busy = $false
     }
-    if (-not $busy) { Start-GracefulWorker $Engine.Keeper $owner $request }
+    if (-not $busy) {
+        $noted = New-GracefulMap $owner @{ before = (Get-BeforeWork $Engine $owner) }
+        $request = @{
+            directory = $Engine.Keeper.Path; run = $Engine.Keeper.Run; owner = $noted; mine = @($Mine); others = @($Others); order = $Engine.Order
+        }
+        if (-not (Start-GracefulWorker $Engine.Keeper $noted $request)) { return , (New-GracefulMap @{ state = 'working'; message = $script:OtherWork }) }
+    }
     return , (Wait-Result $Engine $owner)
+}
+
+function Get-BeforeWork {
+    # What the record is compared with at the end of the work, which may end between two calls. Work that goes on from where earlier
+    # work of the same order was, whose result no call has returned, goes on from there in this, too.
+    param($Engine, $Owner)
+    $earlier = Get-GracefulWorkerState $Engine.Keeper
+    if ($earlier['before'] -is [string] -and -not $earlier['reported'] -and (Test-Owner $earlier $Owner)) { return $earlier['before'] }
+    return $Engine.Before
 }
 
 function Test-AnotherAtWork {
@@ -370,13 +397,21 @@ function Get-UnderWay {
     # The state of work that an earlier call has started and whose result no call has returned yet. Null: none.
     param($Engine, [string]$Name)
     $state = Get-GracefulWorkerState $Engine.Keeper
-    if ($null -ne $Engine.Order['controller_step'] -or $state['reported']) { return $null }
-    if (-not (Test-Owner $state (Get-Owner $Engine $Name $Engine.Ids))) { return $null }
+    # Those that it had claimed: another run may have held the others.
+    $claimed = @($Engine.Ids | Where-Object { @($state['events']) -ccontains $_ })
+    $owner = Get-Owner $Engine $Name $claimed
+    if ($null -ne $Engine.Order['controller_step'] -or $state['reported'] -or -not (Test-Owner $state $owner)) { return $null }
     if (-not $state.Contains('result') -and -not (Test-GracefulWorker $Engine.Keeper)) { return $null }
     # Renews the claim, since the work may note nothing for a long time.
-    try { Update-GracefulRecord $Engine.Keeper $Engine.Ids { } }
-    catch { if ((Resolve-GracefulError $_).Kind -ne 'lost_claim') { throw } }
-    return , (Wait-Result $Engine (Get-Owner $Engine $Name $Engine.Ids))
+    try { Update-GracefulRecord $Engine.Keeper $claimed { } }
+    catch {
+        $known = Resolve-GracefulError $_
+        if ($known.Kind -ne 'lost_claim') { throw }
+        # Without a holder it was the work that closed the record, at its end.
+        if (@($known.Fields['held'].PSBase.Values | Where-Object { $_.PSBase.Count }).Count) { throw }
+        if ($state['result'] -is [System.Collections.IDictionary] -and $state['result']['state'] -ceq 'next') { throw }
+    }
+    return , (Wait-Result $Engine $owner)
 }
 
 function Wait-Result {
@@ -390,10 +425,17 @@ function Wait-Result {
         if ($state['progress']) { $message = [string]$state['progress'] }
         return , (New-GracefulMap @{ state = 'working'; message = $message })
     }
-    Set-GracefulReported $Engine.Keeper $state
     # A worker that was killed leaves no result: the next call continues its work.
-    if ($state['result'] -is [System.Collections.IDictionary]) { return , $state['result'] }
+    if ($state['result'] -is [System.Collections.IDictionary]) { return , (Get-ReportedResult $Engine $state) }
     return , (New-GracefulMap @{ state = 'working'; message = 'the work was interrupted and is continued' })
+}
+
+function Get-ReportedResult {
+    # The result of the work, which this call returns, and with it what the work has changed.
+    param($Engine, $State)
+    Set-GracefulReported $Engine.Keeper $State
+    if ($State['before'] -is [string]) { $Engine.Before = $State['before'] }
+    return , $State['result']
 }
 
 # ---- approving
@@ -402,8 +444,8 @@ function Invoke-Approve {
     param($Engine)
     $announced = @($Engine.Order['events'])[0]
     $id = Get-GracefulSameId $announced['event_id']
-    $entry = Get-EntryToApprove $Engine $id
-    $posted = $entry['approval']
+    $claimed = Get-ClaimToApprove $Engine $id $announced
+    $posted = $claimed.Posted
     if ($null -ne $posted -and $posted['status'] -ceq 'approved') {
         # It may take some time until the event starts: no other POST is sent.
         return , (New-GracefulMap @{ state = 'approved'; message = 'It is approved already.'; approval = $posted })
@@ -411,11 +453,18 @@ function Invoke-Approve {
     if ($null -ne $posted -and @('posting', 'unconfirmed') -ccontains $posted['status'] -and -not (Test-Settled $Engine $id $posted['at'])) {
         return , (New-GracefulMap @{ state = 'unconfirmed'; message = 'The approval was sent and is not confirmed yet.'; approval = $posted })
     }
-    $terms = @{ Leader = $null; Resources = $announced['resources']; EventType = $announced['event_type'] }
+    $resources = @($claimed.Event['resources'] | Where-Object { $null -ne $_ })
+    if ($resources.Count -eq 0) {
+        throw (New-GracefulError 'What the event may affect is not known: neither the order nor the claim has its resources.')
+    }
+    $terms = @{ Leader = $null; Resources = $resources; EventType = $claimed.Event['event_type'] }
     $before = {
         # Under the lock: this run still has the claim, and the host is still ready. Noted before it is posted.
-        Update-GracefulRecord $Engine.Keeper @($id) { param($record) Assert-Fresh $Engine $record['events'][$id] }
-        $null = Add-Approval $Engine $id 'posting' ''
+        Update-GracefulRecord $Engine.Keeper @($id) {
+            param($record, $own)
+            Assert-Fresh $Engine $own[$id]
+            $own[$id]['approval'] = New-Approval $Engine 'posting' ''
+        }
     }
     try { $done = Invoke-GracefulApproval $Engine.Service @($announced['event_id']) $terms -MissingOk -NoRepost -BeforePost $before }
     catch {
@@ -443,33 +492,44 @@ function Invoke-Approve {
 function Add-Approval {
     # Fails if the claim was lost.
     param($Engine, [string]$Id, [string]$Status, [string]$Message)
-    $approval = New-GracefulMap @{ at = Get-GracefulNow; status = $Status; run_id = [string]$Engine.Keeper.Run['run_id']; message = $Message }
+    $approval = New-Approval $Engine $Status $Message
     $mark = ''
     if ($Status -ceq 'approved') { $mark = 'approved' }
-    Set-GracefulEvent $Engine.Keeper $Engine.Ids $Id @{ approval = $approval } $mark
+    Set-GracefulEvent $Engine.Keeper $Id @{ approval = $approval } $mark
     return , $approval
 }
 
-function Get-EntryToApprove {
-    # The entry of this run, verified recently; anything else is not approved.
-    param($Engine, [string]$Id)
-    $record = Read-GracefulRecord $Engine.Keeper
-    $entry = $null
-    if ($null -ne $record) { $entry = $record['events'][$Id] }
-    if ($null -eq $entry -or $entry['claim']['run_id'] -cne $Engine.Keeper.Run['run_id']) {
-        $claim = $null
-        if ($null -ne $entry) { $claim = $entry['claim'] }
-        throw (New-GracefulLostClaim $claim)
+function New-Approval {
+    param($Engine, [string]$Status, [string]$Message)
+    return , (New-GracefulMap @{ at = Get-GracefulNow; status = $Status; run_id = [string]$Engine.Keeper.Run['run_id']; message = $Message })
+}
+
+function Get-ClaimToApprove {
+    # What this run has claimed and verified recently; anything else is not approved. Returns @{Event; Posted}.
+    param($Engine, [string]$Id, $Announced)
+    $claimed = @{ Event = $null; Posted = $null }
+    Update-GracefulRecord $Engine.Keeper @($Id) {
+        param($record, $own)
+        Assert-Fresh $Engine $own[$Id]
+        # An order that says less approves no more than what this run has claimed.
+        $claimed.Event = New-GracefulMap $own[$Id]['event']
+        foreach ($key in @($Announced.PSBase.Keys)) { if ($null -ne $Announced[$key]) { $claimed.Event[$key] = $Announced[$key] } }
+        $claimed.Posted = $own[$Id]['approval']
+        if ($null -ne $claimed.Posted -and @('posting', 'unconfirmed') -ccontains $claimed.Posted['status']) {
+            # If the clock was set back since, it is counted from now.
+            $claimed.Posted['at'] = [Math]::Min([double]$claimed.Posted['at'], (Get-GracefulNow))
+        }
     }
-    Assert-Fresh $Engine $entry
-    return , $entry
+    return $claimed
 }
 
 function Assert-Fresh {
+    # It was verified a moment ago, and the host has not booted since: the monotonic clock begins with a boot.
     param($Engine, $Entry)
     $age = 0.0
-    if ($null -ne $Entry -and $Entry['ready']) { $age = (Get-GracefulNow) - $Entry['ready'] }
-    if ($null -eq $Entry -or -not $Entry['ready'] -or $age -lt -5 -or $age -gt $Engine.Order['max_age']) {
+    if ($Entry['ready']) { $age = (Get-GracefulNow) - $Entry['ready'] }
+    $oldest = [Math]::Min([double]$Engine.Order['max_age'], (Get-GracefulMonotonic))
+    if (-not $Entry['ready'] -or $age -lt (-$script:ClockCorrection) -or $age -gt $oldest) {
         throw (New-GracefulError (
                 'The last check that this host is ready is too old. The host is checked again before anything is approved.'))
     }
@@ -480,8 +540,8 @@ function Test-Settled {
     param($Engine, [string]$Id, [double]$PostedAt)
     $wanted = $Id
     $left = Wait-Document $Engine {
-        $queued = @($Engine.Events | Where-Object { (Get-GracefulSameId $_['event_id']) -ceq $wanted -and $_['event_status'] -eq 'Scheduled' })
-        $queued.Count -eq 0
+        $present = Get-GracefulById $Engine.Events
+        -not $present.Contains($wanted) -or $present[$wanted]['event_status'] -cne 'Scheduled'
     }
     return $left -or (Get-GracefulNow) - $PostedAt -gt $script:UnconfirmedFor
 }
@@ -510,14 +570,14 @@ function Invoke-PutBackOrder {
             return , (New-GracefulMap @{ state = 'waiting'; message = (Get-StandingMessage $Engine $mine); held = $held })
         }
     }
-    $gone = @($awaited | Where-Object { $answered -or (Test-Gone $times $_) })
-    if (Test-StillNeeded $Engine $mine) {
-        # Another event needs the host drained: events that are gone are closed, and the steps are not undone.
-        $null = Close-GracefulEvent $Engine.Keeper $mine $gone 'gone'
+    $others = @(Get-GracefulOther (Read-GracefulRecord $Engine.Keeper) $mine)
+    if (Test-AnyAnnounced $Engine $others) {
+        # Another event needs the host drained: events that are gone or have lapsed are closed, and the steps are not undone.
+        $null = Close-GracefulEvent $Engine.Keeper $mine $mine 'gone' $Engine.Order['lapsed']
         return , (New-GracefulMap @{ state = 'put_back'; message = 'Another event still needs the host drained.'; held = $held })
     }
     $result = Wait-BeforeRetry $Engine 'put_back' $mine
-    if ($null -eq $result) { $result = Invoke-Worker $Engine 'put_back' $mine }
+    if ($null -eq $result) { $result = Invoke-Worker $Engine 'put_back' $mine $others }
     return , (New-GracefulMap $result @{ held = $held })
 }
 
@@ -539,10 +599,9 @@ function Set-Times {
     $boot = Get-BootId
     $seen = $Times
     Update-GracefulRecord $Engine.Keeper $Mine {
-        param($record)
-        foreach ($id in $Mine) {
-            $entry = $record['events'][$id]
-            if ($null -eq $entry) { continue }
+        param($record, $own)
+        foreach ($id in @($own.PSBase.Keys)) {
+            $entry = $own[$id]
             $started = $seen.Started[$id]
             if ($null -eq $started -and $record['boot_id'] -cne $boot) { $started = Get-GracefulNow }
             if (-not $entry['started']) { $entry['started'] = $started }
@@ -553,18 +612,11 @@ function Set-Times {
     }
 }
 
-function Test-StillNeeded {
-    param($Engine, $Mine)
-    $record = Read-GracefulRecord $Engine.Keeper
-    if ($null -eq $Engine.Reading) { $null = Read-Document $Engine }
-    if ($null -eq $record) { return $false }
-    $standing = @($Engine.Events | ForEach-Object { Get-GracefulSameId $_['event_id'] })
-    foreach ($id in @($record['events'].PSBase.Keys)) {
-        if (@($Mine) -ccontains $id -or $record['events'][$id]['lapsed']) { continue }
-        # If the document cannot be read, claimed events count as pending.
-        if ($null -eq $Engine.Reading -or $standing -ccontains $id) { return $true }
-    }
-    return $false
+function Test-AnyAnnounced {
+    param($Engine, $Ids)
+    # If the document cannot be read, they count as announced.
+    if ($null -eq $Engine.Reading -and -not (Read-Document $Engine)) { return @($Ids).Count -gt 0 }
+    return @($Engine.Events | Where-Object { @($Ids) -ccontains (Get-GracefulSameId $_['event_id']) }).Count -gt 0
 }
 
 function Get-StandingMessage {
@@ -595,7 +647,7 @@ function Invoke-Release {
 }
 
 function Get-ComparedState {
-    # What is compared to see whether a call has changed the host. To renew a claim or to verify again is no change.
+    # Equal for records between which nothing was changed on the host. To renew a claim or to verify again is no change.
     param($Record)
     if ($null -eq $Record) { return '' }
     $events = New-GracefulMap
@@ -608,9 +660,9 @@ function Get-ComparedState {
     $steps = @()
     # From being begun to being done is one change, whichever call sees the end of it.
     foreach ($step in @($Record['steps'])) { $steps += , @($step['phase'], $step['name'], ($step['status'] -creplace '^doing$', 'done')) }
-    # What was done again within one call differs in its mark only.
+    # What was done again differs in its mark only.
     $marks = @(@($Record['timeline']) | Where-Object { @('draining', 'checkpointed') -ccontains $_['what'] } | ForEach-Object { $_['at'] })
-    return ConvertTo-GracefulJson @{ events = $events; steps = $steps; marks = $marks } -Sorted
+    return Get-GracefulHash (ConvertTo-GracefulJson @($events, $steps, $marks) -Sorted)
 }
 
 function Invoke-GracefulModule {
@@ -646,13 +698,8 @@ function Invoke-GracefulModule {
         $Params['probe_record'] = $false
         if ($skipped) { $Params['wait'] = 0.0 }
     }
-    $before = $null
-    # The engine reports what is wrong with it.
-    try { $before = Read-GracefulRecord $keeper } catch { $null = Resolve-GracefulError $_ }
-    $noted = Get-ComparedState $before
     $answer = Invoke-GracefulOrder $Params $service $Params['vm_name'] $keeper
     if ($skipped) { $answer['report'] = New-GracefulMap @{ state = 'skipped'; message = 'Check mode: nothing was done.' } }
-    $answer['changed'] = $noted -cne (Get-ComparedState $answer['observation']['record'])
     return , $answer
 }
 

@@ -16,6 +16,8 @@ $script:LargestRecord = 4 * 1024 * 1024
 $script:LongestPath = 190
 # If the clock was set back by more than this, a claim is renewed by its age, so that it ends.
 $script:ClockSlack = 60.0
+# An event may stand for days, and a step may fail every minute.
+$script:MostMarks = 400
 $script:Source = 'graceful.azure'
 $script:Administrators = 'S-1-5-32-544'
 $script:System = 'S-1-5-18'
@@ -229,6 +231,21 @@ function Open-GracefulLock {
         if (Test-SharingViolation $_) { return $null }
         throw
     }
+}
+
+function Test-GracefulLocked {
+    # Whether a process has the lock. Who only looks shares the file with others who look, so that none of them takes another for
+    # the process that has the lock.
+    param([string]$File)
+    try {
+        $look = New-Object System.IO.FileStream ($File, [System.IO.FileMode]::OpenOrCreate, [System.IO.FileAccess]::Read, [System.IO.FileShare]::ReadWrite)
+    }
+    catch {
+        if (Test-SharingViolation $_) { return $true }
+        throw
+    }
+    $look.Dispose()
+    return $false
 }
 
 function Invoke-Locked {
@@ -490,38 +507,47 @@ function New-ClaimedEntry {
     return , $fresh
 }
 
-function New-GracefulLostClaim {
-    # The error if another run has the event: this run must not change anything.
-    param($Claim)
+function New-LostClaim {
+    # The error if another run has claimed one of the events, or it was closed: this run must not act any more. Claims has those
+    # events with the claim of the other run, or null.
+    param($Claims)
     $said = 'the record was closed'
-    $fields = @{ state = 'held_by_other_run' }
-    if ($null -ne $Claim) {
-        $said = "$(Format-Holder $Claim) holds it"
-        $fields['holder'] = Get-Holder $Claim
+    $held = New-GracefulMap
+    foreach ($id in @($Claims.PSBase.Keys)) {
+        $held[$id] = New-GracefulMap
+        if ($null -eq $Claims[$id]) { continue }
+        if (-not @($held.PSBase.Values | Where-Object { $_.PSBase.Count }).Count) { $said = "$(Format-Holder $Claims[$id]) holds it" }
+        $held[$id] = Get-Holder $Claims[$id]
     }
-    return New-GracefulError "This run does not hold the claim of the event any more: $said. This run does nothing more on the host." 'lost_claim' $fields
+    return New-GracefulError (
+        "This run does not hold the claim of the event any more: $said. This run does nothing more on the host."
+    ) 'lost_claim' @{ state = 'held_by_other_run'; held = $held }
 }
 
 function Update-GracefulRecord {
-    # Changes the record with the block, under the lock, and only while this run has the claim of one of these events.
+    # Changes the record with the block, under the lock, and only while this run holds the claims of all of these events. The block
+    # gets the record and, by their ids, the entries of these events. An empty block renews the claims: to be called before
+    # something is done that the record does not note.
     param($Keeper, $EventIds, [scriptblock]$Change)
     $ids = @($EventIds)
     return Invoke-Locked $Keeper {
         $record = Read-Record $Keeper
-        $entries = @()
-        if ($null -ne $record) { $entries = @($record['events'].PSBase.Keys | Where-Object { $ids -ccontains $_ } | ForEach-Object { $record['events'][$_] }) }
-        $mine = @($entries | Where-Object { $_['claim']['run_id'] -ceq $Keeper.Run['run_id'] })
-        if ($mine.Count -eq 0) {
-            $holds = $null
-            if ($entries.Count) { $holds = $entries[0]['claim'] }
-            throw (New-GracefulLostClaim $holds)
+        $own = New-GracefulMap
+        $lost = New-GracefulMap
+        foreach ($id in $ids) {
+            $entry = $null
+            if ($null -ne $record) { $entry = $record['events'][$id] }
+            if ($null -eq $entry) { $lost[$id] = $null }
+            elseif ($entry['claim']['run_id'] -cne $Keeper.Run['run_id']) { $lost[$id] = $entry['claim'] }
+            else { $own[$id] = $entry }
         }
+        if ($lost.PSBase.Count -or -not $own.PSBase.Count) { throw (New-LostClaim $lost) }
         $now = Get-GracefulNow
-        foreach ($one in $mine) {
-            $one['claim']['renewed'] = $now
-            $one['claim']['silent_until'] = $now + $Keeper.Run['silent_for']
+        foreach ($entry in @($own.PSBase.Values)) {
+            $entry['claim']['renewed'] = $now
+            $entry['claim']['silent_until'] = $now + $Keeper.Run['silent_for']
         }
-        & $Change $record
+        & $Change $record $own
         Write-Record $Keeper $record
     }
 }
@@ -559,15 +585,29 @@ function Add-GracefulStepNote {
 
 function Set-GracefulEvent {
     # New fields of one event.
-    param($Keeper, $EventIds, [string]$EventId, $Fields, [string]$Mark = '')
+    param($Keeper, [string]$EventId, $Fields, [string]$Mark = '')
+    Update-GracefulRecord $Keeper @($EventId) {
+        param($record, $own)
+        foreach ($name in @($Fields.PSBase.Keys)) { $own[$EventId][$name] = $Fields[$name] }
+        if ($Mark) { Add-GracefulMark $Keeper $record $Mark '' $EventId }
+    }
+}
+
+function Add-GracefulUnhealthy {
+    # The health checks did not pass. Returns how often that was so; the same reason is marked only once.
+    param($Keeper, $EventIds, [string]$Message)
+    $result = @{ Attempts = [long]0 }
     Update-GracefulRecord $Keeper $EventIds {
-        param($record)
-        $entry = $record['events'][(Get-GracefulSameId $EventId)]
-        if ($null -ne $entry) {
-            foreach ($name in @($Fields.PSBase.Keys)) { $entry[$name] = $Fields[$name] }
-            if ($Mark) { Add-GracefulMark $Keeper $record $Mark '' $EventId }
+        param($record, $own)
+        foreach ($entry in @($own.PSBase.Values)) { $result.Attempts = [Math]::Max($result.Attempts, [long]$entry['unhealthy']) }
+        $result.Attempts += 1
+        foreach ($entry in @($own.PSBase.Values)) { $entry['unhealthy'] = $result.Attempts }
+        $last = @($record['timeline']) | Select-Object -Last 1
+        if ($null -eq $last -or $last['what'] -cne 'failed' -or $last['detail'] -cne (Format-GracefulText $Message)) {
+            Add-GracefulMark $Keeper $record 'failed' $Message
         }
     }
+    return $result.Attempts
 }
 
 function Add-GracefulOrphan {
@@ -594,9 +634,9 @@ function Close-GracefulEvent {
     param($Keeper, $EventIds, $Closed, [string]$What, $Lapsed = @())
     $result = @{ Before = $null }
     Update-GracefulRecord $Keeper $EventIds {
-        param($record)
+        param($record, $own)
         foreach ($id in @($Closed)) {
-            $entry = $record['events'][$id]
+            $entry = $own[$id]
             if ($null -eq $entry) { continue }
             Add-GracefulMark $Keeper $record $What '' $entry['event']['event_id']
             $whole = New-GracefulMap $record
@@ -607,7 +647,7 @@ function Close-GracefulEvent {
         $result.Before = New-GracefulMap $record
         $result.Before['events'] = New-GracefulMap $record['events']
         foreach ($id in @($Closed)) {
-            $entry = $record['events'][$id]
+            $entry = $own[$id]
             if ($null -eq $entry) { continue }
             $record['events'].Remove($id)
             if (@($Lapsed) -ccontains $id) {
@@ -626,7 +666,7 @@ function Close-GracefulEvent {
 }
 
 function Clear-GracefulClaim {
-    # Ends the claims. If a step is not undone, the record stays for another run.
+    # Ends the claims. If a step is not undone, or the host is not healthy, the record stays for another run.
     param($Keeper, $EventIds)
     $result = @{ Released = @() }
     Invoke-Locked $Keeper {
@@ -640,7 +680,7 @@ function Clear-GracefulClaim {
                 Add-GracefulMark $Keeper $record 'released' ([string]$Keeper.Run['run_name']) $entry['event']['event_id']
             }
             if ((Get-GracefulUnfinished $record).Count -eq 0) {
-                foreach ($id in @($result.Released | Select-Object -Unique)) { $record['events'].Remove($id) }
+                foreach ($id in $result.Released) { if (-not $record['events'][$id]['unhealthy']) { $record['events'].Remove($id) } }
             }
             Write-Record $Keeper $record
         }
@@ -652,7 +692,21 @@ function Add-GracefulMark {
     # Adds an entry to the timeline of the record, and to the Application event log.
     param($Keeper, $Record, [string]$What, [string]$Detail = '', [string]$EventId = '')
     $mark = New-GracefulMap @{ at = Get-GracefulNow; what = $What; detail = (Format-GracefulText $Detail); event_id = $EventId }
-    $Record['timeline'] = @($Record['timeline']) + @(, $mark)
+    $marks = New-Object System.Collections.ArrayList
+    $marks.AddRange(@($Record['timeline']))
+    while ($marks.Count -ge $script:MostMarks) {
+        # What fails again and again was said often enough.
+        $drop = [int][Math]::Floor($script:MostMarks / 2)
+        for ($index = 0; $index -lt $marks.Count; $index++) {
+            if ($marks[$index]['what'] -ceq 'failed') {
+                $drop = $index
+                break
+            }
+        }
+        $marks.RemoveAt($drop)
+    }
+    $null = $marks.Add($mark)
+    $Record['timeline'] = $marks.ToArray()
     Write-SystemLog $Keeper (Format-GracefulText "$What $Detail $EventId".Trim() 300)
 }
 
@@ -688,6 +742,6 @@ function Write-SystemLog {
 Export-ModuleMember -Function @(
     'New-GracefulKeeper', 'Read-GracefulRecord', 'Test-GracefulRecordWritable', 'Add-GracefulClaim', 'Update-GracefulRecord',
     'Add-GracefulStepNote', 'Add-GracefulMark', 'Add-GracefulOrphan', 'Close-GracefulEvent', 'Clear-GracefulClaim',
-    'Find-GracefulStep', 'Get-GracefulUnfinished', 'New-GracefulLostClaim', 'Open-GracefulLock',
+    'Add-GracefulUnhealthy', 'Find-GracefulStep', 'Get-GracefulUnfinished', 'Open-GracefulLock', 'Test-GracefulLocked',
     'Read-GracefulFile', 'Move-GracefulDraft', 'New-GracefulDirectory', 'Set-GracefulEvent', 'Test-GracefulStale'
 )

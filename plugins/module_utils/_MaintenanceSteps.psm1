@@ -15,6 +15,8 @@ Set-StrictMode -Version 2.0
 $script:PhaseNames = @{ drain = 'Drain step'; checkpoint = 'Checkpoint' }
 # Seconds until a failed step is tried again.
 $script:Pauses = @(10.0, 20.0, 40.0, 60.0)
+# With less time the controller is not asked for a step again that it has begun.
+$script:ShortestRequest = 1.0
 $script:LeftOut = 'it was out of service before the event, and stays out of service'
 # If the machine is deleted, checkpoints are saved even after a failed drain.
 $script:TakenAway = @('preempt', 'terminate')
@@ -33,9 +35,9 @@ function New-Failed {
 
 function New-Next {
     # The controller has to take the next step.
-    param($Step)
-    $message = "the controller takes the step $(Format-GracefulQuoted $Step['name'])"
-    $result = New-GracefulMap @{ state = 'next'; message = $message; next = $Step }
+    param($Step, [string]$Message = '')
+    if (-not $Message) { $Message = "the controller takes the step $(Format-GracefulQuoted $Step['name'])" }
+    $result = New-GracefulMap @{ state = 'next'; message = $Message; next = $Step }
     return New-GracefulError $Step['name'] 'next_step' @{ result = $result }
 }
 
@@ -191,11 +193,15 @@ function Wait-GracefulProof {
 # ---- health
 
 function Test-Health {
-    # Waits until each item passes, or raises an error with the first that does not. Options that are secrets may be missing.
-    param($Items, [scriptblock]$Progress)
+    # Waits until each item passes, for so many seconds at most, or raises an error with the first that does not. Options that are
+    # secrets may be missing.
+    param($Items, [scriptblock]$Progress, [double]$Seconds)
+    $until = (Get-GracefulMonotonic) + $Seconds
     foreach ($given in @($Items)) {
         $item = New-GracefulMap $script:HealthDefaults $given
-        $end = (Get-GracefulMonotonic) + $item['timeout']
+        # Each is looked at once, also without any time.
+        $most = [Math]::Min([double]$item['timeout'], [Math]::Max(0.1, $until - (Get-GracefulMonotonic)))
+        $end = (Get-GracefulMonotonic) + $most
         if ($null -ne $item['port']) { $name = "port $($item['port'])" }
         elseif ($null -ne $item['url']) { $name = Format-GracefulText $item['url'] 200 }
         else { $name = Format-GracefulText (@($item['argv']) -join ' ') 200 }
@@ -205,7 +211,7 @@ function Test-Health {
             elseif ($null -ne $item['url']) { Test-Url $item ([Math]::Max(0.1, [Math]::Min(5.0, $left))) }
             else { Test-Program $item['argv'] ([Math]::Max(0.1, [Math]::Min(3600.0, $left))) }
         }
-        try { $null = Wait-GracefulProof $look $item['timeout'] $Progress $script:HealthPause }
+        try { $null = Wait-GracefulProof $look $most $Progress $script:HealthPause }
         catch {
             $known = Resolve-GracefulError $_
             if ($known.Kind -ne 'late') { throw }
@@ -241,7 +247,20 @@ function Invoke-GracefulOrderedWork {
         Until = (Get-GracefulMonotonic) + $order['seconds']; Answer = $order['controller_step']
     }
     if ($order['order'] -ceq 'ready') { return , (Invoke-GetReady $steps) }
+    # No other work goes on from here, so an event that was claimed since cannot have become ready unseen.
+    if (@(Get-GracefulOther $record $steps.Mine | Where-Object { @($Request['others']) -cnotcontains $_ }).Count) {
+        return , (New-GracefulMap @{ state = 'waiting'; message = 'another run has claimed another event of this host' })
+    }
     return , (Invoke-PutBack $steps)
+}
+
+function Get-GracefulOther {
+    # The ids of the other events that the host was drained for.
+    param($Record, $Claimed)
+    if ($null -eq $Record) { return }
+    foreach ($id in @($Record['events'].PSBase.Keys)) {
+        if (@($Claimed) -cnotcontains $id -and -not $Record['events'][$id]['lapsed']) { $id }
+    }
 }
 
 function Get-Entries {
@@ -293,10 +312,8 @@ function Set-Ready {
     param($Steps)
     $message = "$(Format-GracefulCount @($Steps.Order['steps']).Count 'drain step') done, $(Format-GracefulCount @($Steps.Order['checkpoint']).Count 'checkpoint') saved, all verified"
     Update-GracefulRecord $Steps.Keeper $Steps.Mine {
-        param($record)
-        foreach ($id in $Steps.Mine) {
-            $entry = $record['events'][$id]
-            if ($null -eq $entry -or $entry['claim']['run_id'] -cne $Steps.Keeper.Run['run_id']) { continue }
+        param($record, $own)
+        foreach ($entry in @($own.PSBase.Values)) {
             if (-not $entry['ready']) { Add-GracefulMark $Steps.Keeper $record 'ready' $message $entry['event']['event_id'] }
             $entry['ready'] = Get-GracefulNow
         }
@@ -307,10 +324,8 @@ function Set-Ready {
 function Set-EventFields {
     param($Steps, $Fields)
     Update-GracefulRecord $Steps.Keeper $Steps.Mine {
-        param($record)
-        foreach ($id in $Steps.Mine) {
-            $entry = $record['events'][$id]
-            if ($null -eq $entry -or $entry['claim']['run_id'] -cne $Steps.Keeper.Run['run_id']) { continue }
+        param($record, $own)
+        foreach ($entry in @($own.PSBase.Values)) {
             foreach ($name in @($Fields.PSBase.Keys)) { $entry[$name] = $Fields[$name] }
         }
     }
@@ -466,6 +481,8 @@ function Request-Controller {
     if ($done) {
         $age = (Get-GracefulNow) - $Noted['at']
         if ($age -ge 0 -and $age -lt $Steps.Order['fresh']) { return }
+        # A later step that is pending would begin anew if this one was verified in between.
+        if ((Test-Pending $Steps) -and -not (Test-Answer $Steps $Step 'do')) { return }
     }
     if (Test-Answer $Steps $Step 'verify') {
         $answer = $Steps.Answer
@@ -477,6 +494,7 @@ function Request-Controller {
         $done = $false
     }
     if (Test-Answer $Steps $Step 'do') {
+        if ((Test-Pending $Steps) -and $null -ne $Noted -and $Noted['status'] -ceq 'doing') { Request-Again $Steps $Step $Noted }
         $message = Get-Answer $Steps
         $mark = 'draining'
         if ($Step['phase'] -ceq 'checkpoint') { $mark = 'checkpointed' }
@@ -492,6 +510,28 @@ function Request-Controller {
     $before = Get-Before $Kind $Step $Noted $looked
     Add-Doing $Steps $Step $Noted $before
     throw (New-Next (Get-ForController $Steps $Step 'do'))
+}
+
+function Test-Pending {
+    # Whether the controller has begun one of the steps, and it takes longer than the other hosts can wait.
+    param($Steps)
+    $answer = $Steps.Answer
+    if ($null -eq $answer -or -not $answer['pending'] -or $answer['phase'] -cne 'drain') { return $false }
+    return @(@($Steps.Order['steps']) | Where-Object { $_['name'] -ceq $answer['name'] }).Count -gt 0
+}
+
+function Request-Again {
+    # No attempt is counted. When the time of the step is over, its answer is a failure like any other.
+    param($Steps, $Step, $Noted)
+    $left = $Steps.Until - (Get-GracefulMonotonic)
+    if ($Step['timeout']) {
+        $left = [Math]::Min($left, [double]$Step['timeout'] - [Math]::Max(0.0, (Get-GracefulNow) - $Noted['at']))
+    }
+    if ($left -lt $script:ShortestRequest) { return }
+    $message = 'it takes longer'
+    if ($Steps.Answer['message']) { $message = $Steps.Answer['message'] }
+    $asked = New-GracefulMap (Get-Key $Step) @{ mode = 'do'; seconds = $left }
+    throw (New-Next $asked "$($Step['name']): $(Format-GracefulText $message)")
 }
 
 function Test-Answer {
@@ -558,6 +598,7 @@ function Invoke-UndoAll {
 function Clear-Leftovers {
     # Only after everything is noted as undone: a call that was interrupted needs it again.
     param($Steps)
+    Update-GracefulRecord $Steps.Keeper $Steps.Mine { }
     foreach ($step in @($Steps.Record['steps'])) {
         # A failure here does not keep the host out of service.
         try {
@@ -603,8 +644,8 @@ function Invoke-UndoHere {
         }
         $null = Get-Answer $Steps
     }
-    # This note fails if the run has lost its claim: then nothing is undone.
-    Add-Note $Steps (New-GracefulMap (Get-Key $Step) @{ status = $Step['status'] })
+    # Nothing is undone by a run that has lost its claim.
+    Update-GracefulRecord $Steps.Keeper $Steps.Mine { }
     $noted = @{ Before = $Step['before']; Data = $Step['data']; Lost = $Lost }
     return [string](& $Kind['Undo'] (Get-Options $Steps $Step) (Get-Tools $Steps $Step $Step) $noted)
 }
@@ -619,13 +660,13 @@ function Assert-Health {
             $items += , (New-GracefulMap $item $Steps.Order['secrets']["health/$number"])
             $number++
         }
-        Test-Health $items $Steps.Progress
+        Test-Health $items $Steps.Progress ($Steps.Until - (Get-GracefulMonotonic))
     }
     catch {
         $known = Resolve-GracefulError $_
         if ($known.Kind -eq 'lost_claim') { throw }
-        Add-Mark $Steps 'failed' $known.Message
-        throw (New-Failed (New-GracefulMap @{ state = 'failed'; message = "The host is not healthy: $($known.Message)"; attempts = 1; step = 'health' }))
+        $attempts = Add-GracefulUnhealthy $Steps.Keeper $Steps.Mine $known.Message
+        throw (New-Failed (New-GracefulMap @{ state = 'failed'; message = "The host is not healthy: $($known.Message)"; attempts = $attempts; step = 'health' }))
     }
 }
 
@@ -711,4 +752,4 @@ function Add-Note {
 }
 
 # Wait-GracefulProof is exported for the blocks in Get-Tools: closures see exported functions only.
-Export-ModuleMember -Function 'Invoke-GracefulOrderedWork', 'Get-GracefulRetryLater', 'Get-GracefulUndoingSince', 'Wait-GracefulProof'
+Export-ModuleMember -Function 'Invoke-GracefulOrderedWork', 'Get-GracefulRetryLater', 'Get-GracefulUndoingSince', 'Get-GracefulOther', 'Wait-GracefulProof'

@@ -14,6 +14,8 @@ Set-StrictMode -Version 2.0
 $script:Grace = 5.0
 # How long the new process may take until it has the lock: PowerShell starts slowly on a busy host.
 $script:StartSeconds = 60
+# How long another call may take that only looks whether there is a worker.
+$script:LookSeconds = 0.25
 # Bytes of stdout and of stderr that are kept.
 $script:LargestOutput = 4 * 1024 * 1024
 
@@ -287,10 +289,18 @@ function Test-GracefulWorker {
     # Whether a worker is running.
     param($Keeper)
     if (-not [System.IO.Directory]::Exists($Keeper.Path)) { return $false }
-    $lock = Open-GracefulLock (Get-WorkerFile $Keeper '.worker.lock')
-    if ($null -eq $lock) { return $true }
-    $lock.Dispose()
-    return $false
+    return Test-GracefulLocked (Get-WorkerFile $Keeper '.worker.lock')
+}
+
+function Open-WorkerLock {
+    # Null if a worker has it, and not another call that only looks, which takes a moment.
+    param($Keeper, [double]$Seconds)
+    $end = (Get-GracefulMonotonic) + $Seconds
+    while ($true) {
+        $lock = Open-GracefulLock (Get-WorkerFile $Keeper '.worker.lock')
+        if ($null -ne $lock -or (Get-GracefulMonotonic) -ge $end) { return $lock }
+        Wait-Graceful 0.01
+    }
 }
 
 function Get-GracefulWorkerState {
@@ -317,13 +327,9 @@ function Save-State {
 }
 
 function Get-Began {
-    # The start time of a process, which distinguishes it from a later one with the same id; empty if there is none.
-    param([int]$Id)
-    try {
-        $process = [System.Diagnostics.Process]::GetProcessById($Id)
-        try { return [string]$process.StartTime.ToUniversalTime().Ticks } finally { $process.Dispose() }
-    }
-    catch { return '' }
+    # When a process began, which no later one with the same id has.
+    param([System.Diagnostics.Process]$Process)
+    return [string]$Process.StartTime.ToUniversalTime().Ticks
 }
 
 function Wait-GracefulWorker {
@@ -344,31 +350,50 @@ function Stop-GracefulWorker {
     # Ends a worker whose run has lost its claim, or whose order was replaced; its programs end with it.
     param($Keeper)
     for ($try = 0; $try -lt 2; $try++) {
-        $state = Get-GracefulWorkerState $Keeper
-        if (-not (Test-GracefulWorker $Keeper)) { return }
-        $id = $state['pid']
-        if (($id -is [long] -or $id -is [int]) -and $id -gt 4 -and $state['began'] -and (Get-Began $id) -ceq $state['began']) {
-            try {
-                $process = [System.Diagnostics.Process]::GetProcessById($id)
-                $process.Kill()
-            }
-            catch { $null = $_ }
-        }
+        Stop-WorkerProcess $Keeper
         if (Wait-GracefulWorker $Keeper $script:Grace) { return }
     }
     throw (New-GracefulError 'An earlier process on this host does not end. It is tried again.')
 }
 
+function Stop-WorkerProcess {
+    # The worker notes its process a moment after it has begun. By now, another process may have its id: that one is left alone.
+    param($Keeper)
+    $end = (Get-GracefulMonotonic) + $script:Grace
+    while ((Test-GracefulWorker $Keeper) -and (Get-GracefulMonotonic) -lt $end) {
+        $state = Get-GracefulWorkerState $Keeper
+        $id = $state['pid']
+        if (($id -is [long] -or $id -is [int]) -and $id -gt 4 -and $state['began']) {
+            try {
+                $process = [System.Diagnostics.Process]::GetProcessById($id)
+                try { if ((Get-Began $process) -ceq $state['began']) { $process.Kill() } } finally { $process.Dispose() }
+            }
+            catch { $null = $_ }
+            return
+        }
+        Wait-Graceful 0.02
+    }
+}
+
 function Set-GracefulReported {
     # Notes that a call has returned the result.
     param($Keeper, $State)
-    if ($State.Contains('result')) { Save-State $Keeper (New-GracefulMap $State @{ reported = $true }) }
+    if (-not $State.Contains('result')) { return }
+    $lock = Open-WorkerLock $Keeper $script:LookSeconds
+    # Otherwise the next worker has begun, and the state is its own.
+    if ($null -eq $lock) { return }
+    try {
+        if ((ConvertTo-GracefulJson (Get-GracefulWorkerState $Keeper) -Sorted) -ceq (ConvertTo-GracefulJson $State -Sorted)) {
+            Save-State $Keeper (New-GracefulMap $State @{ reported = $true })
+        }
+    }
+    finally { $lock.Dispose() }
 }
 
 function Invoke-Work {
     # Does the work in this process. The block gets a block to call with its progress.
     param($Keeper, $Owner, [scriptblock]$Work)
-    $mine = New-GracefulMap $Owner @{ pid = $PID; began = (Get-Began $PID) }
+    $mine = New-GracefulMap $Owner @{ pid = $PID; began = (Get-Began ([System.Diagnostics.Process]::GetCurrentProcess())) }
     Save-State $Keeper $mine
     $progress = {
         param([string]$Message)
@@ -399,12 +424,22 @@ function Get-SourceOf {
 }
 
 function Start-GracefulWorker {
-    # Starts the work in a process that does not end with this one. Request: all that Invoke-GracefulOrderedWork needs.
+    # Starts the work in a process that does not end with this one. Returns false if another worker has begun first. Request: all
+    # that Invoke-GracefulOrderedWork needs.
     param($Keeper, $Owner, $Request)
-    if (Test-GracefulWorker $Keeper) {
-        throw (New-GracefulError 'Another process works on this host. It is looked at again in a moment.')
+    $lock = Open-WorkerLock $Keeper $script:LookSeconds
+    if ($null -eq $lock) { return $false }
+    try {
+        Save-State $Keeper $Owner
+        Send-Work $Request $lock
     }
-    Save-State $Keeper $Owner
+    finally { $lock.Dispose() }
+    return $true
+}
+
+function Send-Work {
+    # Starts the process, and returns when it has the lock, which is held until then.
+    param($Request, [System.IO.FileStream]$Lock)
     $commands = @('New-GracefulMap', 'New-GracefulKeeper', 'Invoke-GracefulWorkerRequest', 'Invoke-GracefulOrderedWork', 'Test-GracefulPort')
     $commands += @(Get-Command -Name 'Get-GracefulDrain_*', 'Get-GracefulCheckpoint_*' -CommandType Function | ForEach-Object { $_.Name })
     $lines = @()
@@ -428,6 +463,7 @@ function Start-GracefulWorker {
         $bytes = [System.Text.Encoding]::ASCII.GetBytes(($lines -join "`n") + "`n`n")
         $pipe.Write($bytes, 0, $bytes.Length)
         $pipe.Flush()
+        $Lock.Dispose()
         if ((Read-FromPipe $pipe 1) -cne '1') {
             throw (New-GracefulError 'The process that does the work did not begin. It is tried again.')
         }
@@ -485,12 +521,7 @@ function Invoke-GracefulWorkerRequest {
     param([string]$Json, [System.IO.Stream]$Pipe)
     $request = ConvertFrom-GracefulJson $Json
     $keeper = New-GracefulKeeper $request['directory'] $request['run']
-    $lock = $null
-    # A call that checks whether a worker is running has the lock for a moment.
-    for ($try = 0; $null -eq $lock -and $try -lt 50; $try++) {
-        $lock = Open-GracefulLock (Get-WorkerFile $keeper '.worker.lock')
-        if ($null -eq $lock) { Wait-Graceful 0.1 }
-    }
+    $lock = Open-WorkerLock $keeper $script:Grace
     if ($null -eq $lock) { return }
     try {
         $Pipe.WriteByte(49)

@@ -55,15 +55,12 @@ function New-GracefulViewpoint {
             $Module.Warn("$($option[0]) has $(Format-GracefulQuoted $one), which is not known. Known are $($option[1] -join ', ').")
         }
     }
-    return @{ Module = $Module; Service = $Service; VmName = $name; Asked = $null -ne $name; Warned = @{} }
+    return @{ Module = $Module; Service = $Service; VmName = $name; Warned = @{} }
 }
 
 function Get-ViewpointName {
     param($View)
-    if (-not $View.Asked) {
-        $View.VmName = Get-GracefulVmName $View.Service
-        $View.Asked = $true
-    }
+    if ($null -eq $View.VmName) { $View.VmName = Get-GracefulVmName $View.Service }
     return $View.VmName
 }
 

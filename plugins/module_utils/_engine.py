@@ -136,9 +136,19 @@ class Engine(Look):
                 return dict(OTHER_WORK)
             self.keeper.renew(claimed)
             worker.stop()
-        if not worker.is_running() and not worker.start(owner, work):
+        if not worker.is_running() and not worker.start({**owner, "before": self._before_work(owner)}, work):
             return dict(OTHER_WORK)
         return self._result(owner)
+
+    def _before_work(self, owner: Json) -> str:
+        """What the record is compared with at the end of the work, which may end between two calls.
+
+        Work that goes on from where earlier work of the same order was, whose result no call has returned, does so in
+        this, too.
+        """
+        earlier = self._worker.state()
+        goes_on = _matches(earlier, owner) and not earlier.get("reported")
+        return str(earlier.get("before", self._before)) if goes_on else self._before
 
     def _is_of_another_run(self, state: Json) -> bool:
         """Whether the work is that of a run that still claims an event of this host. It is not stopped: two runs that
@@ -161,6 +171,7 @@ class Engine(Look):
             # The worker was killed. The next call continues.
             return {"state": "working", "message": "the work was interrupted and is continued"}
         self._worker.note_reported(state)
+        self._before = str(state.get("before", self._before))
         return t.cast(Json, state["result"])
 
     def _unreported_result(self) -> Json | None:

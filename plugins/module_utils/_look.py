@@ -9,13 +9,14 @@ It is a file of its own because most calls need no more, and Python compiles wha
 
 from __future__ import annotations
 
+import contextlib
 import os
 import typing as t
 
 from ._clock import Clock
 from ._document import Event, fingerprint, same_id
 from ._errors import EventsError
-from ._record import Keeper
+from ._record import Keeper, compared
 from ._service import Reading, Service
 
 Json = t.Dict[str, t.Any]
@@ -78,14 +79,22 @@ class Look:
         self._reading: Reading | None = None
         self._events: list[Event] = []
         self._error: str | None = None
+        # What the record is compared with at the end.
+        self._before = ""
 
     def carry_out(self) -> Json:
         """Do what the order says as far as it goes, and answer with a report and a fresh observation."""
+        with contextlib.suppress(EventsError):
+            # What is wrong with the record, the order or the observation says.
+            self._before = compared(self.keeper.read())
         try:
             report = self._report()
         except EventsError as exc:
             report = self._failed(exc)
-        return {"report": report, "observation": self._observation(), "warnings": self.warnings}
+        observation = self._observation()
+        # While this call has only looked, another one's work may have gone on.
+        changed = self.order.order != "look" and compared(observation["record"]) != self._before
+        return {"report": report, "observation": observation, "warnings": self.warnings, "changed": changed}
 
     def _report(self) -> Json:
         return self._look()

@@ -11,7 +11,9 @@ last of them is gone.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import itertools
+import json
 import syslog
 import typing as t
 
@@ -341,6 +343,25 @@ def find_step(record: Record, phase: str, name: str) -> Step | None:
 def unfinished(record: Record) -> list[Step]:
     """The steps that were begun and are not undone: one that failed half-way may have done something."""
     return [step for step in record["steps"] if step["status"] != UNDONE]
+
+
+def compared(record: Record | None) -> str:
+    """Equal for records between which nothing was changed on the host.
+
+    To renew a claim or to verify again is no change.
+    """
+    if record is None:
+        return ""
+    events = {
+        key: (one["claim"]["run_id"], (one["approval"] or {}).get("status")) for key, one in record["events"].items()
+    }
+    # A step that was done again differs in its mark only.
+    marks = [mark["at"] for mark in record["timeline"] if mark["what"] in ("draining", "checkpointed")]
+    # From being begun to being done is one change, whichever call sees the end of it.
+    steps = [
+        (step["phase"], step["name"], "done" if step["status"] == DOING else step["status"]) for step in record["steps"]
+    ]
+    return hashlib.sha256(json.dumps([events, steps, marks], sort_keys=True).encode()).hexdigest()
 
 
 def holder(claim: t.Mapping[str, t.Any]) -> Record:

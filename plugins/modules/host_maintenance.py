@@ -254,7 +254,7 @@ from ansible_collections.graceful.azure.plugins.module_utils._argspec import (
     requests_are_there,
     run,
 )
-from ansible_collections.graceful.azure.plugins.module_utils._errors import EventsError, WrongOption
+from ansible_collections.graceful.azure.plugins.module_utils._errors import WrongOption
 from ansible_collections.graceful.azure.plugins.module_utils._look import Look, Order, why_not_writable
 from ansible_collections.graceful.azure.plugins.module_utils._record import Keeper, Run
 from ansible_collections.graceful.azure.plugins.module_utils._service import Service
@@ -280,7 +280,6 @@ def carry_out(module: AnsibleModule, service: Service) -> dict[str, t.Any]:
     skipped = module.check_mode and order.order != "look"
     if module.check_mode:
         order = order._replace(order="look", wait=0.0 if skipped else order.wait, probe_record=False)
-    before = _compared(_record(keeper))
     engine = Look if order.order == "look" else _engine()
     result = engine(order, service, params["vm_name"], keeper).carry_out()
     # Ansible does not show the warnings of a module that an action plugin calls, so they are part of the observation.
@@ -292,7 +291,7 @@ def carry_out(module: AnsibleModule, service: Service) -> dict[str, t.Any]:
         result["observation"]["record_error"] = why_not_writable(params["record_dir"])
     if skipped:
         result["report"] = {"state": "skipped", "message": "Check mode: nothing was done."}
-    return dict(result, changed=before != _compared(result["observation"]["record"]))
+    return result
 
 
 def _check_event(event: t.Mapping[str, t.Any]) -> None:
@@ -310,31 +309,6 @@ def _engine() -> type[Look]:
     from ansible_collections.graceful.azure.plugins.module_utils._engine import Engine
 
     return Engine
-
-
-def _record(keeper: Keeper) -> t.Mapping[str, t.Any] | None:
-    try:
-        return keeper.read()
-    except EventsError:
-        # The engine says what is wrong with it.
-        return None
-
-
-def _compared(record: t.Mapping[str, t.Any] | None) -> t.Any:
-    """What makes a difference to `changed`: not that a claim was renewed, or something verified again."""
-    if record is None:
-        return None
-    events = {
-        key: (one["claim"]["run_id"], (one["approval"] or {}).get("status")) for key, one in record["events"].items()
-    }
-    # A step that was done again within one call differs in its mark only.
-    marks = [mark["at"] for mark in record["timeline"] if mark["what"] in ("draining", "checkpointed")]
-    # From being begun to being done is one change, whichever call sees the end of it.
-    steps = [
-        (step["phase"], step["name"], "done" if step["status"] == "doing" else step["status"])
-        for step in record["steps"]
-    ]
-    return events, steps, marks
 
 
 def main() -> None:

@@ -8,6 +8,7 @@ Python engine and the PowerShell engine have to give these answers, and each oth
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import time
@@ -27,8 +28,9 @@ class Turn(t.NamedTuple):
     state: str
     message: str = ".*"
     options: t.Mapping[str, t.Any] = {}
-    # What happens before: publish (another event), start, complete, forget, write or remove (a file), record (what it
-    # has); alive and quiet wait until the program of a step that hangs has begun, and see that it has ended.
+    # What happens before: publish (another event), start, complete or forget (an event, the first if there is no
+    # number), write or remove (a file), record (what it has); alive and quiet wait until the program of a step that
+    # hangs has begun, and see that it has ended; worked waits until the work has ended that a call has left running.
     first: t.Sequence[tuple[str, ...]] = ()
     # The steps of the record afterwards, with their status; None: it is not looked at.
     steps: t.Mapping[str, str] | None = None
@@ -53,7 +55,10 @@ class Host(t.Protocol):
     work: str
 
     def program(self, verb: str, name: str) -> list[str]:
-        """Verbs: make a file, test that it is there, remove it, fail, sleep, hang (and say so in a file)."""
+        """Verbs: make a file, test that it is there, remove it, fail, sleep, hang (and say so in a file).
+
+        make_slowly (which says so, too) and remove_slowly wait until there is a file NAME.go.
+        """
 
     def call(self, options: Json, check: bool) -> Json:
         """The module's own result."""
@@ -65,12 +70,12 @@ class Host(t.Protocol):
 # ---- what orders are made of
 
 
-def step(name: str, do: str = "make", probe: str = "test", timeout: float | None = None) -> Json:
-    return {"name": name, "kind": "command", "timeout": timeout, "programs": (do, probe, "remove")}
+def step(name: str, do: str = "make", undo: str = "remove", timeout: float | None = None) -> Json:
+    return {"name": name, "kind": "command", "timeout": timeout, "programs": (do, "test", undo)}
 
 
-def by_controller(name: str, kind: str = "tasks", **options: t.Any) -> Json:
-    return {"name": name, "kind": kind, "timeout": None, "options": {"do": "drain.yml", **options}}
+def by_controller(name: str, kind: str = "tasks", timeout: float | None = None) -> Json:
+    return {"name": name, "kind": kind, "timeout": timeout, "options": {"do": "drain.yml"}}
 
 
 def saved(name: str, verb: str = "make") -> Json:
@@ -85,6 +90,11 @@ def well(verb: str, name: str = "well", timeout: int = 1) -> Json:
 def answer(name: str, mode: str, ok: bool = True, kind: str = "tasks", **more: t.Any) -> Json:
     told = {"phase": "drain", "name": name, "kind": kind, "mode": mode, "ok": ok, "message": "the tasks ran"}
     return {"controller_step": {**told, **more}, "wait": LONG}
+
+
+def pending(name: str) -> Json:
+    """The controller has begun the step, and it takes longer."""
+    return answer(name, "do", False, message="3 sessions on lb1", late=True, pending=True)
 
 
 def arguments(host: Host, turn: Turn, events: t.Sequence[Json]) -> Json:
@@ -164,6 +174,11 @@ ASKED: Json = {"steps": [by_controller("site")], "wait": LONG}
 BALANCER: Json = {"steps": [step("one"), by_controller("front", "haproxy")], "wait": LONG}
 HANGS: Json = {"steps": [step("slow", do="hang")], "wait": 2}
 SAVES: Json = {**ONE, "checkpoint": [saved("dump")]}
+SLOW: Json = {"steps": [step("slow", do="make_slowly")], "wait": 2}
+TWO_ASKED: Json = {"steps": [by_controller("site"), by_controller("other")], "fresh": 0, "wait": LONG}
+# What an order of another run has.
+SECOND: Json = {"run_id": "second", "run_name": "the second run", "wait": LONG}
+UNHEALTHY = "The host is not healthy: The health check of .* did not pass. .*"
 SERVERS: Json = {"servers": [{"host": "lb1", "socket": "/run/haproxy", "in_service": True}]}
 
 CASES: t.Sequence[Case] = (
@@ -286,13 +301,13 @@ CASES: t.Sequence[Case] = (
                 "ready",
                 "working",
                 "waits until another run has finished its work on this host, for another event",
-                {"run_id": "second", "both": True, "wait": 1},
+                {"run_id": "second", "which": (1, 2), "wait": 1},
                 first=[("alive", "slow"), ("publish",)],
                 steps={"slow": "doing"},
             ),
             Turn("ready", "working", options=HANGS, steps={"slow": "doing"}),
             Turn("release", "released", "1 claim released", steps={"slow": "doing"}),
-            Turn("ready", "ready", READY, {**BEGIN, "run_id": "second", "both": True}, first=[("quiet", "slow")]),
+            Turn("ready", "ready", READY, {**BEGIN, "run_id": "second", "which": (1, 2)}, first=[("quiet", "slow")]),
         ),
     ),
     Case(
@@ -370,6 +385,27 @@ CASES: t.Sequence[Case] = (
         ),
     ),
     Case(
+        "an_approval_by_id_alone_is_for_what_was_claimed",
+        (
+            Turn("ready", "ready", READY, {**BEGIN, "event": {"resources": None}}),
+            Turn(
+                "approve",
+                "failed",
+                "What the event may affect is not known: neither the order nor the claim has its resources.",
+                {"event": {"resources": None}},
+            ),
+            Turn("ready", "ready", READY, {"event": {"resources": ["other"]}}),
+            Turn(
+                "approve",
+                "unexpected",
+                r"\S+ was not approved: it now names 'an_approval_by_id_alone_.*', which was not expected.*",
+                {"event": {"event_type": None, "resources": None}},
+            ),
+            Turn("ready", "ready", READY),
+            Turn("approve", "approved", "", {"event": {"event_type": None, "resources": None}}, changed=True),
+        ),
+    ),
+    Case(
         "the_controller_takes_a_step",
         (
             Turn("ready", "next", "the controller takes the step 'site'", ASKED, steps={"site": "doing"}),
@@ -395,6 +431,83 @@ CASES: t.Sequence[Case] = (
             ),
             Turn("put_back", "next", ".*", BEGIN, first=[("forget",)], steps={"site": "doing"}),
             Turn("put_back", "put_back", DONE, answer("site", "undo")),
+        ),
+    ),
+    Case(
+        "a_step_of_the_controller_takes_longer",
+        (
+            Turn("ready", "next", ".*", ASKED, steps={"site": "doing"}),
+            Turn(
+                "ready",
+                "next",
+                "site: 3 sessions on lb1",
+                {**ASKED, **pending("site")},
+                steps={"site": "doing"},
+                changed=False,
+            ),
+            Turn(
+                "ready",
+                "failed",
+                r"Drain step 'site' \(tasks\) was not done in time: 3 sessions on lb1",
+                {"steps": [by_controller("site", timeout=0.5)], **pending("site")},
+                steps={"site": "failed"},
+            ),
+            # It was not begun again since it failed.
+            Turn("ready", "failed", ".*", {**ASKED, **pending("site")}, steps={"site": "failed"}),
+            Turn("ready", "ready", READY, {**ASKED, **answer("site", "do")}, steps={"site": "done"}),
+            Turn("ready", "next", ".*", {**ASKED, "fresh": 0, **pending("no step")}, steps={"site": "done"}),
+        ),
+    ),
+    Case(
+        "a_step_that_takes_longer_does_not_begin_anew",
+        (
+            Turn("ready", "next", "the controller takes the step 'site'", TWO_ASKED),
+            Turn("ready", "next", "the controller takes the step 'other'", {**TWO_ASKED, **answer("site", "do")}),
+            Turn(
+                "ready",
+                "next",
+                "other: 3 sessions on lb1",
+                {**TWO_ASKED, **pending("other")},
+                steps={"site": "done", "other": "doing"},
+            ),
+            # Only now what is old is verified.
+            Turn(
+                "ready",
+                "next",
+                "the controller takes the step 'site'",
+                {**TWO_ASKED, **answer("other", "do")},
+                steps={"site": "done", "other": "doing"},
+            ),
+        ),
+    ),
+    Case(
+        "a_host_that_stays_unhealthy_is_released_with_its_record",
+        (
+            Turn("ready", "ready", READY, ONE, steps={"one": "done"}),
+            Turn(
+                "put_back",
+                "failed",
+                UNHEALTHY,
+                {**BEGIN, "health": [well("test")]},
+                first=[("forget",)],
+                steps={"one": "undone"},
+            ),
+            # The checks take no longer than the order may.
+            Turn(
+                "put_back",
+                "failed",
+                r"The host is not healthy: The health check of .* did not pass\. After [1-4](\.\d+)? s still: .*",
+                {"wait": 0, "seconds": 4, "health": [well("test", timeout=600)]},
+                steps={"one": "undone"},
+            ),
+            Turn("release", "released", "1 claim released", steps={"one": "undone"}),
+            Turn(
+                "put_back",
+                "put_back",
+                DONE_AND_HEALTHY,
+                {**SECOND, "health": [well("test")]},
+                first=[("write", "well")],
+            ),
         ),
     ),
     Case(
@@ -542,6 +655,23 @@ CASES: t.Sequence[Case] = (
         ),
     ),
     Case(
+        "what_was_done_between_two_calls_is_a_change",
+        (
+            Turn("ready", "ready", READY, BEGIN, steps={}, changed=True),
+            Turn("ready", "working", options=SLOW),
+            Turn(
+                "ready",
+                "ready",
+                READY,
+                {**SLOW, "wait": 0},
+                first=[("write", "slow.go"), ("worked",)],
+                steps={"slow": "done"},
+                changed=True,
+            ),
+            Turn("ready", "ready", READY, {**SLOW, "wait": 0}, steps={"slow": "done"}, changed=False),
+        ),
+    ),
+    Case(
         "of_a_machine_that_is_taken_away_what_can_be_is_saved",
         (
             Turn(
@@ -564,7 +694,7 @@ CASES: t.Sequence[Case] = (
     Case(
         "another_event_needs_the_host_drained",
         (
-            Turn("ready", "ready", READY, {**ONE, "both": True}, first=[("publish",)], steps={"one": "done"}),
+            Turn("ready", "ready", READY, {**ONE, "which": (1, 2)}, first=[("publish",)], steps={"one": "done"}),
             Turn(
                 "put_back",
                 "put_back",
@@ -573,6 +703,76 @@ CASES: t.Sequence[Case] = (
                 first=[("forget",)],
                 steps={"one": "done"},
             ),
+        ),
+    ),
+    Case(
+        "a_lapsed_event_is_given_up_although_another_needs_the_host_drained",
+        (
+            Turn("ready", "ready", READY, ONE, first=[("publish",)], steps={"one": "done"}),
+            Turn("ready", "ready", READY, {**SECOND, "which": (2,)}, steps={"one": "done"}),
+            Turn(
+                "put_back",
+                "put_back",
+                "Another event still needs the host drained.",
+                {**BEGIN, "lapsed": True},
+                steps={"one": "done"},
+            ),
+            Turn("put_back", "put_back", DONE, {**SECOND, "which": (2,)}, first=[("forget", "2")], steps={}),
+        ),
+    ),
+    Case(
+        "a_run_that_loses_one_of_two_events",
+        (
+            Turn("ready", "working", options={**SLOW, "which": (1, 2)}, first=[("publish",)]),
+            Turn(
+                "ready",
+                "working",
+                "waits until another run has finished its work on this host, for another event",
+                {**SECOND, "wait": 0, "force": True, "which": (2,)},
+                first=[("alive", "slow")],
+            ),
+            # The work stops before it notes anything in the name of both.
+            Turn("look", "looked", "", first=[("write", "slow.go"), ("worked",)], steps={"slow": "doing"}),
+            Turn("ready", "ready", READY, {**SLOW, "wait": LONG, "which": (1, 2)}, steps={"slow": "done"}),
+        ),
+    ),
+    Case(
+        "the_result_is_told_although_another_run_holds_one_of_the_events",
+        (
+            Turn(
+                "ready",
+                "ready",
+                READY,
+                {"steps": [step("slow", undo="remove_slowly")], "wait": LONG},
+                first=[("publish",)],
+                steps={"slow": "done"},
+            ),
+            Turn("ready", "ready", READY, {**SECOND, "which": (2,)}),
+            Turn(
+                "put_back",
+                "waiting",
+                "waits until the event is over: Reboot Started",
+                {"wait": 1, "which": (1, 2)},
+                first=[("start",), ("forget", "2")],
+            ),
+            Turn("put_back", "working", options={"wait": 3, "which": (1, 2)}, first=[("complete",)]),
+            Turn(
+                "put_back",
+                "put_back",
+                DONE,
+                {"wait": 3, "which": (1, 2)},
+                first=[("write", "slow.go"), ("worked",)],
+                steps={"slow": "undone"},
+                changed=True,
+            ),
+        ),
+    ),
+    Case(
+        "an_event_that_is_twice_in_the_order_counts_once",
+        (
+            Turn("ready", "ready", READY, {**ONE, "which": (1, 1)}, steps={"one": "done"}),
+            Turn("release", "released", "1 claim released", {"which": (1, 1)}, steps={"one": "done"}),
+            Turn("put_back", "put_back", DONE, {**BEGIN, "which": (1, 1)}, first=[("forget",)]),
         ),
     ),
     Case(
@@ -649,10 +849,10 @@ def play(case: Case, host: Host, azure: Azure, endpoint: str) -> list[Json]:
         for what, *words in turn.first:
             _happen(case, host, azure, what, words)
         options = dict(turn.options)
-        changed, both = options.pop("event", {}), options.pop("both", False)
+        changed, which = options.pop("event", {}), options.pop("which", (1,))
         if options.get("lapsed"):
             options["lapsed"] = [case.event_id(1).lower()]
-        events = [{**_told(case, 1), **changed}, *([_told(case, 2)] if both else [])]
+        events = [{**_told(case, number), **changed} for number in which]
         given = {"endpoint": endpoint, "retries": 0, **arguments(host, turn._replace(options=options), events)}
         result = host.call(given, turn.check)
         # As a task does: work that is under way is looked at again.
@@ -690,10 +890,11 @@ def _told(case: Case, number: int) -> Json:
 def _happen(case: Case, host: Host, azure: Azure, what: str, words: t.Sequence[str]) -> None:
     if what == "publish":
         azure.control("publish", _published(case, 2))
-    elif what in ("start", "complete"):
-        azure.control(what, {"EventId": case.event_id(1)})
-    elif what == "forget":
-        azure.control("cancel", {"EventId": case.event_id(1)})
+    elif what in ("start", "complete", "forget"):
+        number = int(words[0]) if words else 1
+        azure.control({"forget": "cancel"}.get(what, what), {"EventId": case.event_id(number)})
+    elif what == "worked":
+        _wait_for_result(host.file("records") / ".worker.json")
     elif what in ("alive", "quiet"):
         _wait_for_program(host.file(f"{words[0]}.alive"), what == "alive")
     elif what == "write":
@@ -706,6 +907,18 @@ def _happen(case: Case, host: Host, azure: Azure, what: str, words: t.Sequence[s
         file.write_text(json.dumps(json.loads(words[0])))
     else:
         raise ValueError(what)
+
+
+def _wait_for_result(file: Path) -> None:
+    """The work leaves its result at its end."""
+    end = time.monotonic() + LONG
+    while True:
+        # It is replaced now and then.
+        with contextlib.suppress(OSError, ValueError):
+            if "result" in json.loads(file.read_text()):
+                return
+        assert time.monotonic() < end, "the work does not end"
+        time.sleep(0.1)
 
 
 def _wait_for_program(file: Path, alive: bool) -> None:

@@ -17,10 +17,13 @@ from ansible_collections.graceful.azure.tests.integration.harness import Emulato
 from ansible_collections.graceful.azure.tests.tools.launcher import COLLECTION
 
 MODULE = COLLECTION / "plugins" / "modules" / "host_maintenance.py"
+UNTIL_LET_GO = "for second in $(seq 450); do test -e {0}.go && break; sleep 0.2; done"
 SCRIPTS = {
     "make": "echo done > {0}",
     "test": "test -e {0}",
     "remove": "rm -f {0}",
+    "make_slowly": f"echo > {{0}}.alive; {UNTIL_LET_GO}; echo done > {{0}}",
+    "remove_slowly": f"{UNTIL_LET_GO}; rm -f {{0}}",
     "fail": "echo no >&2; exit 3",
     "sleep": "exec sleep 60",
     "hang": "for second in $(seq 60); do echo $second >> {0}.alive; sleep 1; done",

@@ -8,9 +8,17 @@ import json
 import typing as t
 
 import pytest
-from ansible_collections.graceful.azure.plugins.module_utils._document import fingerprint, parse, parse_time, seen_by
+from ansible_collections.graceful.azure.plugins.module_utils._document import (
+    by_id,
+    fingerprint,
+    parse,
+    parse_time,
+    seen_by,
+)
 from ansible_collections.graceful.azure.tests.integration.harness import Case, Emulator, Json
+from ansible_collections.graceful.azure.tests.integration.test_reads import CLASSIC_FAULT
 from ansible_collections.graceful.azure.tests.windows.harness import Session
+from ansible_collections.graceful.azure.tests.windows.windows import windows_path
 
 NOW = "2033-09-19T18:14:47Z"
 WHOLE: Json = {
@@ -65,6 +73,39 @@ def test_events_and_their_fingerprint_are_the_same_in_both_languages(client: Ses
     assert found["events"] == expected
     assert found["fingerprint"] == fingerprint(expected)
     assert found["oddities"] == parse(text.encode()).oddities
+
+
+def test_an_id_that_is_in_the_document_twice_counts_once_in_both_languages(client: Session) -> None:
+    statuses = {"A": "Scheduled", "b": "Started", "a ": "Started", "B": "Scheduled", "c": "Scheduled", "C": "Scheduled"}
+    events = [{"EventId": event_id, "EventStatus": status} for event_id, status in statuses.items()]
+    text = json.dumps({"DocumentIncarnation": 1, "Events": events})
+    block = """
+        $present = Get-GracefulById (ConvertFrom-GracefulDocument ([Text.Encoding]::UTF8.GetBytes($args[0])))['Events']
+        @{ ids = @($present.PSBase.Keys); events = @($present.PSBase.Values) }
+    """
+    found, expected = private(client, block, text), by_id(parse(text.encode()).events)
+    assert dict(zip(found["ids"], found["events"], strict=True)) == expected
+    assert {key: one["event_id"] for key, one in expected.items()} == {"a": "a ", "b": "b", "c": "c"}
+
+
+def test_a_call_on_a_classic_vm_asks_for_the_vms_name_only_once(
+    session: Session, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    directory = tmp_path_factory.mktemp("classic")
+    emulator = Emulator(directory / "emulator", [Case("classic", events=[{}], faults=[CLASSIC_FAULT])])
+    given = {"endpoint": emulator.endpoints["classic"], "retries": 0, "wait": 5, "known": "another"}
+    try:
+        first = session.module("win_host_maintenance", {**given, "record_dir": f"{windows_path(directory)}\\records"})
+        known = first["observation"]["document"]
+        session.module(
+            "win_host_maintenance", {**given, "known": known, "record_dir": f"{windows_path(directory)}\\records"}
+        )
+    finally:
+        emulator.stop()
+    assert (first["report"]["state"], first["observation"]["vm_name"]) == ("looked", None)
+    requests = [line["path"] for line in emulator.journal if line["kind"] == "request"]
+    names = [path for path in requests if "/instance" in path]
+    assert (len(names), len(requests) - len(names) > 4) == (2, True), "once in each of the two calls"
 
 
 def test_dates_are_read_alike(client: Session) -> None:

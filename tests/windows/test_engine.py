@@ -28,10 +28,13 @@ from ansible_collections.graceful.azure.tests.windows.harness import Session
 SESSIONS = 3
 # Wine keeps no access control lists.
 WITHOUT_ACL = "[Environment]::SetEnvironmentVariable('GRACEFUL_TEST_WITHOUT_ACL', '1')"
+UNTIL_LET_GO = "(for /l %i in (1,1,90) do if not exist {0}.go ping -n 2 127.0.0.1 >NUL)"
 SCRIPTS = {
     "make": "echo done> {0}",
     "test": "if exist {0} (exit 0) else (exit 1)",
     "remove": "del {0} >NUL 2>NUL & exit 0",
+    "make_slowly": f"echo begun> {{0}}.alive & {UNTIL_LET_GO} & echo done> {{0}}",
+    "remove_slowly": f"{UNTIL_LET_GO} & del {{0}} >NUL 2>NUL & exit 0",
     "fail": "echo no>&2& exit 3",
     "sleep": "ping -n 60 127.0.0.1 >NUL",
     "hang": "for /l %i in (1,1,60) do (echo %i>> {0}.alive & ping -n 2 127.0.0.1 >NUL)",

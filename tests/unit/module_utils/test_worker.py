@@ -471,6 +471,43 @@ def test_the_result_of_work_that_ended_between_two_calls_is_told_by_the_next_one
     assert world.record() is None
 
 
+def test_what_the_work_did_between_two_calls_is_a_change_of_the_call_that_tells_its_result(
+    world: World, gate: Gate
+) -> None:
+    event = world.azure.announce()
+    world.steps = []
+    assert world.engine("ready", event, wait=5).carry_out()["changed"], "it was claimed"
+    world.steps = [step("app")]
+    world.machine.before["do app"] = gate
+    world.call("ready", event, wait=0)
+    wait_for(lambda: gate.lines)
+    looked = world.engine("look", wait=0).carry_out()
+    gate.let_go()
+    assert Worker(str(world.directory), Clock()).wait(10)
+    assert (looked["changed"], world.noted()) == (False, {"app": "done"})
+    world.machine.put_out("app")
+    told = world.engine("ready", event, wait=0).carry_out()
+    assert (told["report"]["state"], told["changed"]) == ("ready", True)
+    again = world.engine("ready", event, wait=0).carry_out()
+    assert (again["report"]["state"], again["changed"]) == ("ready", False), "each change is told once"
+
+
+def test_what_was_done_by_work_that_was_killed_is_a_change_of_the_call_that_goes_on(world: World, gate: Gate) -> None:
+    event = world.azure.announce()
+    world.steps = []
+    world.call("ready", event, wait=5)
+    world.steps = [step("cache"), step("app")]
+    world.machine.before["do app"] = gate
+    world.call("ready", event, wait=0)
+    wait_for(lambda: gate.lines)
+    os.kill(pid_of(world), signal.SIGKILL)
+    assert Worker(str(world.directory), Clock()).wait(10)
+    world.machine.put_out("cache")
+    world.steps = [step("cache")]
+    told = world.engine("ready", event, wait=5).carry_out()
+    assert (told["report"]["state"], told["changed"]) == ("ready", True)
+
+
 def test_a_result_is_told_also_if_another_run_holds_one_of_the_events(world: World, gate: Gate) -> None:
     event, other = world.azure.announce(), world.azure.announce("B")
     world.call("ready", event, wait=5)
