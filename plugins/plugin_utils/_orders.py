@@ -173,13 +173,15 @@ def _limit_batch(this: Pass, orders: dict[str, Json]) -> None:
     new = [host for host in ready if this.is_new(host)]
     begun = [host for host in ready if host not in new]
     busy = [host for host in begun if this.state_of(host) in BUSY]
-    urgent = [host for host in new if orders[host]["urgent"]]
-    if urgent or any(orders[host]["urgent"] for host in busy):
-        allowed = urgent
+    # A host that failed or cannot be asked does not stop the others: the event is held anyway, and Azure acts in the
+    # end.
+    stuck = [host for host in new if this.cannot_be_asked(host) or this.state_of(host) == "failed"]
+    able = [host for host in new if host not in stuck]
+    if any(orders[host]["urgent"] for host in (*able, *busy)):
+        allowed = [host for host in new if orders[host]["urgent"]]
     else:
-        # The batch under way has to be ready first. A host that failed does not stop the others: the event is held
-        # anyway, and Azure acts in the end.
-        allowed = [] if busy else new[: _batch_size(this.options["serial"], len(ready), len(begun))]
+        # The batch under way has to be ready first.
+        allowed = [] if busy else [*able, *stuck][: _batch_size(this.options["serial"], len(ready), len(begun))]
     for host in set(new).difference(allowed):
         del orders[host]
 
