@@ -703,6 +703,22 @@ def test_a_run_ends_when_its_event_does_not(world: World, notice: float, late: f
     assert world.now - begin < most + 1300
 
 
+@pytest.mark.parametrize("trouble", ["away", "blind"])
+def test_a_run_ends_when_a_host_with_leftovers_of_an_earlier_run_cannot_be_asked_any_more(
+    world: World, trouble: str
+) -> None:
+    (web1,) = world.add("web1", gone_timeout=120)
+    world.announce("E1", "web1", notice=60)
+    earlier = Player(world, "run-0")
+    earlier.play_until(lambda: web1.is_drained)
+    world.now += 3600
+    begin = world.now
+    setattr(web1, trouble, lambda now: now > begin + 1)
+    report = Player(world).play()
+    assert world.now - begin < 900
+    assert report["result"] == "failed"
+
+
 # Confirming
 
 
