@@ -60,7 +60,9 @@ class ActionModule(play.Plugin):
         drill: Json = self._vars["drill_plan"]
         every = self._vars["hostvars"]
         answers = {host: play.variables_of(every, host).get("drill_answer") for host in drill["names"]}
-        found = objections(drill, {host: one for host, one in answers.items() if one}, self._vars["groups"])
+        # A host that is lost already, or that a condition leaves out, has no answer.
+        answers = {host: one for host, one in answers.items() if one and "reachable" in one}
+        found = objections(drill, answers, self._vars["groups"])
         if found:
             raise WrongSetting(
                 f"The drill does not begin, nothing was drained. {' '.join(f'{text}.' for text in found)}"

@@ -62,8 +62,6 @@ ROLE_VARIABLES = {
     ("checkpoint", "checkpoint"): "checkpoint_items",
     ("restore", "steps"): "restore_drain_steps",
 }
-STEP_TASKS = "order_step.yml"
-NOTHING = "steps/nothing.yml"
 # The states that are a success for a task of a user, by order. In check mode an order is skipped.
 SUCCESS = {
     "look": ("looked",),
@@ -115,7 +113,7 @@ class ActionModule(SlicedAction):
             result = {"msg": clean(exc, 2000)}
         if "reachable" not in result:
             # A role does not fail its host: the reason is in its report.
-            result = {**admitted(result), "step": None, "next_tasks": NOTHING, "passes": [], "changed": False}
+            result = {**admitted(result), "step": None, "passes": [], "changed": False}
         result = with_variable_names(result, f"{role}_")
         return {**result, "ansible_facts": {f"{role}_report": role_report(role, result)}}
 
@@ -194,14 +192,12 @@ class ActionModule(SlicedAction):
     def _order_result(self, request: Json, values: Json, answer: Json, until: float, module: SlicedModule) -> Json:
         drains, saves = values["drain_steps"].items, values["checkpoint"].items
         number, record = time.time_ns(), (answer["observation"] or {}).get("record")
-        step = self._step(answer, values, str(request.get("controller_dir") or CONTROLLER_DIR))
         return {
             **answer,
             "until": until,
             "number": number,
             "looks": controller.looks(drains, number),
-            "step": step,
-            "next_tasks": STEP_TASKS if step else NOTHING,
+            "step": self._step(answer, values, str(request.get("controller_dir") or CONTROLLER_DIR)),
             "passes": list(range(controller.most_passes(str(request.get("order")), drains, saves, record))),
             "event": clean_all((request.get("events") or [PLACEHOLDER])[0]),
             "interruptions": module.interruptions,

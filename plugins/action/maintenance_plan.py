@@ -159,7 +159,7 @@ class ActionModule(play.Plugin):
 
     def _host_result(self, host: str, number: int) -> Json:
         """The last result of host_maintenance. A host whose task failed is one that cannot be asked."""
-        result: Json = play.variables_of(self._vars["hostvars"], host).get("graceful_host") or NO_ANSWER
+        result = schema.registered(play.variables_of(self._vars["hostvars"], host), "host") or NO_ANSWER
         if "reachable" in result:
             return result
         why = "a condition (when) leaves it out of this run" if result.get("skipped") else "its task failed"

@@ -65,7 +65,8 @@ class ActionModule(SlicedAction):
         answers, installs = {}, {}
         for host in play.play_hosts(self._vars):
             known = play.variables_of(self._vars["hostvars"], host)
-            if known.get("prepare_answer"):
+            # A host that a condition leaves out has no answer.
+            if "reachable" in (known.get("prepare_answer") or {}):
                 answers[host] = known["prepare_answer"]
                 tried = known.get("prepare_install")
                 tried = tried if isinstance(tried, t.Mapping) else {}

@@ -48,7 +48,7 @@ class ActionModule(SlicedAction):
             elapsed = time.monotonic() - begin
             if done.failed:
                 return done.result
-            if done.answered:
+            if not done.interrupted:
                 seen = done.result["seen"]
                 last_events = done.result["events"] or last_events
                 affected = any(event.get("affects_me") for event in last_events) or (affected and not last_events)

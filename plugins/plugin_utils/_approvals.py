@@ -20,8 +20,8 @@ from ..module_utils._times import UNCONFIRMED_FOR
 from ._pass import BUSY, Pass, is_actionable, record_events
 
 Json = dict[str, t.Any]
-# What each host reported about each event, by name and EventId: whether it is ready, and a reason.
-Reports = t.Mapping[str, t.Mapping[str, t.Mapping[str, t.Any]]]
+# What each host reported about an event: whether it is ready for it, and a reason.
+Reports = t.Mapping[str, t.Mapping[str, t.Any]]
 
 # How old a report that a host is ready may be, and a second more for each host: they do not all report at once.
 MAX_REPORT_AGE = 15
@@ -31,23 +31,18 @@ NOT_BEGUN = ("", "looked", "released")
 def decide_approvals(this: Pass) -> None:
     """Set what is approved before the next pass, what a person is asked about, and why every other event is held."""
     this.run.update(approve=[], confirm=[])
-    reports: dict[str, dict[str, Json]] = {host: {} for host in this.hosts}
     for event_id, event in this.announced.items():
         entry = event["entry"]
         entry["holds"] += _holds_of_run(this, event_id)
-        for host in filter(this.hosts.__contains__, entry["hosts"]):
-            reports[host][entry["event_id"]] = _readiness(this, host, event_id)
-    decision = approvals({"events": [event["entry"] for event in this.announced.values()]}, reports)
-    for cleared in decision["approve"]:
-        _approve_or_ask(this, this.announced[same_id(cleared["event_id"])])
-    for held in decision["held"]:
-        event = this.announced[same_id(held["event_id"])]
-        event.update(all_holds=held["reasons"], holds=_lasting_holds(this, event["entry"], held["reasons"], reports))
-    for ignored in decision["ignored"]:
-        event = this.announced[same_id(ignored["event_id"])]
-        if not is_actionable(event["entry"]) and event["entry"]["event_status"] != STARTED:
-            # A setting that cannot be used may be the one that would have asked for more.
-            event["holds"] = event["entry"]["mistakes"]
+        reports = {host: _readiness(this, host, event_id) for host in entry["hosts"] if host in this.hosts}
+        if is_ignored(entry):
+            if not is_actionable(entry) and entry["event_status"] != STARTED:
+                # A setting that cannot be used may be the one that would have asked for more.
+                event["holds"] = entry["mistakes"]
+        elif reasons := why_held(entry, reports):
+            event.update(all_holds=reasons, holds=_lasting_holds(this, entry, reasons, reports))
+        else:
+            _approve_or_ask(this, event)
 
 
 # ---- is a host ready?
@@ -127,31 +122,14 @@ def _last_request(this: Pass, event_id: str) -> float:
 # ---- may an event be approved?
 
 
-def approvals(plan: Json, reports: Reports) -> dict[str, list[Json]]:
-    """Sort the plan's events into what to approve, what is held, and what was never meant to be approved."""
-    result: dict[str, list[Json]] = {"approve": [], "held": [], "ignored": []}
-    for event in plan["events"]:
-        event_id = event["event_id"]
-        if ignored := _why_ignored(event):
-            result["ignored"].append({"event_id": event_id, "reason": ignored})
-        elif reasons := _why_held(event, reports):
-            result["held"].append({"event_id": event_id, "reasons": reasons})
-        else:
-            result["approve"].append({key: event[key] for key in ("event_id", "hosts", "approvers")})
-    return result
+def is_ignored(event: Json) -> bool:
+    """Whether the event is neither approved nor held. One without affected hosts is held."""
+    wanted = (event.get("actions") or {}).values()
+    is_unwanted = bool(wanted) and not any(action_of(name).approves for name in wanted)
+    return is_unwanted or event["event_status"] == STARTED
 
 
-def _why_ignored(event: Json) -> str:
-    """Why the event is neither approved nor held. One without affected hosts is held."""
-    if event["event_status"] == STARTED:
-        return "it has started: there is nothing left to approve"
-    wanted = set((event.get("actions") or {}).values())
-    if wanted and not any(action_of(name).approves for name in wanted):
-        return f"the policy says {clean(', '.join(sorted(map(str, wanted))))}"
-    return ""
-
-
-def _why_held(event: Json, reports: Reports) -> list[str]:
+def why_held(event: Json, reports: Reports) -> list[str]:
     """Why the event is not approved now. What is missing in the plan or has the wrong type is a reason, too."""
     holds, hosts = event.get("holds"), event.get("hosts")
     reasons = list(holds) if isinstance(holds, list) else ["the plan does not allow its approval"]
@@ -159,19 +137,20 @@ def _why_held(event: Json, reports: Reports) -> list[str]:
         reasons.append("the policy does not allow it to be approved")
     if not hosts:
         return [*reasons, "no host of the inventory is known to be affected"]
-    reasons.extend(why for host in hosts if (why := _why_not_ready(host, event["event_id"], reports)))
+    reasons.extend(why for host in hosts if (why := _why_not_ready(host, reports)))
     if not event.get("approvers"):
         reasons.append("no affected host can be reached to approve it")
     return reasons
 
 
-def _why_not_ready(host: str, event_id: str, reports: Reports) -> str:
+def _why_not_ready(host: str, reports: Reports) -> str:
     """Empty if it is ready, and only then."""
-    found = [report for key, report in reports.get(host, {}).items() if same_id(key) == same_id(event_id)]
-    for report in found:
-        if report.get("ready") is not True:
-            return f"{clean(host)} is not ready: {clean(report.get('reason') or 'it gave no reason', 300)}"
-    return "" if found else f"{clean(host)} has not reported that it is ready"
+    report = reports.get(host)
+    if not report:
+        return f"{clean(host)} has not reported that it is ready"
+    if report.get("ready") is not True:
+        return f"{clean(host)} is not ready: {clean(report.get('reason') or 'it gave no reason', 300)}"
+    return ""
 
 
 # ---- what follows
@@ -205,10 +184,10 @@ def event_for_host(entry: Json) -> Json:
 
 def _lasting_holds(this: Pass, entry: Json, reasons: t.Sequence[str], reports: Reports) -> list[str]:
     """The reasons without those that only say that work is under way, or that it was not begun for the others."""
-    busy = [_why_not_ready(host, entry["event_id"], reports) for host in entry["hosts"] if _is_busy(this, host)]
+    busy = [_why_not_ready(host, reports) for host in entry["hosts"] if _is_busy(this, host)]
     lasting = [reason for reason in reasons if reason not in (*busy, entry["deferral"])]
     idle = [host for host in entry["hosts"] if host in this.hosts and this.hosts[host]["last_state"] in NOT_BEGUN]
-    not_begun = [_why_not_ready(host, entry["event_id"], reports) for host in idle]
+    not_begun = [_why_not_ready(host, reports) for host in idle]
     return [reason for reason in lasting if reason not in not_begun] or lasting
 
 

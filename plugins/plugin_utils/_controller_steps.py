@@ -146,16 +146,11 @@ def _place(options: Json, socket: Json) -> Json:
 
 def _calls(step: Json, options: Json) -> list[Json]:
     """All balancers stop new connections (drain) before the first is waited for (maint)."""
-    servers = step["before"].get("servers") if isinstance(step["before"].get("servers"), list) else []
-    out = [
-        (one.get("host"), one.get("socket"))
-        for one in servers
-        if isinstance(one, t.Mapping) and not one.get("in_service", True)
-    ]
     sockets = options["sockets"]
     states = {"do": ("drain", "maint"), "verify": ("maint",), "undo": ("ready",)}.get(step["mode"], ())
     if step["mode"] == "undo":
         # A server that was out of service before the event stays out.
+        out = [(one["host"], one["socket"]) for one in step["before"]["servers"] if not one["in_service"]]
         sockets = [socket for socket in sockets if (socket["host"], socket["socket"]) not in out]
     return [{**_place(options, socket), "state": state} for state in states for socket in sockets]
 

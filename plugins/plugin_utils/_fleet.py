@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import typing as t
 from dataclasses import dataclass, field
@@ -63,7 +64,8 @@ class Fleet:
         self.members = {"all": frozenset(self.hosts)}
         self.members.update((group, frozenset(hosts)) for group, hosts in groups.items())
         self.groups_of = groups_of(self.members)
-        self._settings, self._default = _read(settings), _settings({})
+        self._settings = {host: _settings(json.dumps(given, sort_keys=True)) for host, given in settings.items()}
+        self._default = _settings("{}")
         self._by_vm_name: dict[str, list[Host]] = {}
         for host in self.hosts.values():
             if host.vm_name:
@@ -88,14 +90,10 @@ class Fleet:
         )
         required, missing = requirements(demands, {group: len(hosts) for group, hosts in self.members.items()})
         messages = [_unknown_group("min_available", group, "it protects nothing") for group in missing]
-        messages += [_unknown_group("policy", group, "no host matches it") for group in self._rule_groups()]
+        in_rules = {group for one in self._settings.values() for rule in one.policy for group in rule.groups}
+        unknown = sorted(in_rules.difference(self.members))
+        messages += [_unknown_group("policy", group, "no host matches it") for group in unknown]
         return required, messages
-
-    def _rule_groups(self) -> list[str]:
-        """Groups in rules that do not exist."""
-        policies = {id(settings.policy): settings.policy for settings in self._settings.values()}
-        named = {group for policy in policies.values() for rule in policy for group in rule.groups}
-        return sorted(named.difference(self.members))
 
     def away(self) -> set[str]:
         """Hosts that are out of service now: drained, or part of the run and not reached."""
@@ -106,19 +104,10 @@ def _unknown_group(setting: str, group: str, consequence: str) -> str:
     return f"graceful_{setting} names the group {quoted(group)}, which the inventory does not have: {consequence}."
 
 
-def _read(settings: t.Mapping[str, t.Any]) -> dict[str, Settings]:
-    """The settings of every host, validated. Hosts of a group mostly have the same, which are validated once."""
-    known: dict[str, Settings] = {}
-    found = {}
-    for host, given in settings.items():
-        text = json.dumps(given, sort_keys=True)
-        if text not in known:
-            known[text] = _settings(given)
-        found[host] = known[text]
-    return found
-
-
-def _settings(given: t.Mapping[str, t.Any]) -> Settings:
+@functools.lru_cache
+def _settings(text: str) -> Settings:
+    """The settings of a host, validated. They are given as JSON: most hosts have the same, which are validated once."""
+    given = json.loads(text)
     budget = given.get("drain_budget")
     return Settings(
         validate_policy(given.get("policy")),

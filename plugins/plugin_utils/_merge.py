@@ -77,15 +77,9 @@ class _Versions:
 def merge(observations: Observations) -> list[MergedEvent]:
     """One entry per EventId, the same for any order of the hosts."""
     events: dict[str, _Versions] = {}
-    # The same by the id as it is spelled: large fleets report the same few ids very often.
-    by_spelling: dict[str, _Versions] = {}
     for host in sorted(observations):
         for event in (observations[host] or {}).get("events") or ():
-            event_id = event["event_id"]
-            versions = by_spelling.get(event_id)
-            if versions is None:
-                versions = by_spelling[event_id] = events.setdefault(same_id(event_id), _Versions())
-            versions.add(host, event)
+            events.setdefault(same_id(event["event_id"]), _Versions()).add(host, event)
     return [versions.merged() for versions in events.values()]
 
 

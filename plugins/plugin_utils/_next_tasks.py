@@ -34,7 +34,8 @@ def choose_next_tasks(this: Pass) -> None:
     is_pending = acting or run["approve"] or run["confirm"] or this.to_add or is_waiting or this.plans_again()
     if this.options["check_mode"] or not is_pending:
         run.update(next=FINISH, finished=iso(this.now), end_reason=_end_reason(this))
-    elif run["confirm"]:
+    elif run["confirm"] and (not run["approve"] or run["next"] == APPROVE):
+        # What needs no person is approved first. If that fails, the person is asked all the same.
         run["next"] = CONFIRM
     elif run["approve"]:
         run["next"] = APPROVE

@@ -215,8 +215,10 @@ def _announced_event(this: Pass, event_id: str, entry: Json) -> Json:
     hosts = [this.hosts[host] for host in entry["hosts"] if host in this.hosts]
     notice = entry["seconds_left"]
     timeout = max((host["settings"].get("gone_timeout", GONE_TIMEOUT) for host in hosts), default=GONE_TIMEOUT)
-    until = this.now + min(LONGEST_WAIT, (UNKNOWN_NOTICE if notice is None else notice) + timeout)
-    if notice is None and event["timeout_at"]:
+    until = this.now + (UNKNOWN_NOTICE if notice is None else notice) + timeout
+    until = min(until, timestamp(event["noticed"]) + LONGEST_WAIT)
+    if not notice and event["timeout_at"]:
+        # NotBefore is not known, or it is over.
         until = min(event["timeout_at"], until)
     # A host that is put back if nothing follows the event is waited for until then, and for one pass more.
     until = max(until, timestamp(event["noticed"]) + entry["expires_after"] + 60)

@@ -16,8 +16,8 @@ from ..module_utils._document import STARTED, same_id, same_name
 from ..module_utils._policy import action_of
 from ..module_utils._text import quoted_list
 from ._approvals import event_for_host
-from ._observed import LONGEST_WAIT, UNKNOWN_NOTICE
-from ._pass import BUSY, Pass, drained_steps
+from ._observed import GONE_TIMEOUT, LONGEST_WAIT, UNKNOWN_NOTICE
+from ._pass import BUSY, Pass, drained_steps, timestamp
 
 Json = dict[str, t.Any]
 
@@ -140,7 +140,7 @@ def _put_back_order(this: Pass, host: str, claimed: t.Mapping[str, Json]) -> Jso
     back = [
         event_id
         for event_id, entry in claimed.items()
-        if not (this.held_by_other_run(event_id) or this.is_blocked(event_id) or _is_given_up(this, host, event_id))
+        if not (this.held_by_other_run(event_id) or this.is_blocked(event_id) or _is_given_up(this, host, entry))
         # A host that was put back because an event has lapsed only remembers that, as long as the event stands.
         and not (event_id in lapsed and entry["lapsed"])
     ]
@@ -151,9 +151,18 @@ def _put_back_order(this: Pass, host: str, claimed: t.Mapping[str, Json]) -> Jso
     return _new_order("put_back", events, seconds=PUT_BACK_SECONDS, lapsed=lapsed)
 
 
-def _is_given_up(this: Pass, host: str, event_id: str) -> bool:
+def _is_given_up(this: Pass, host: str, entry: Json) -> bool:
     """Whether the event, or another one that the host waits for, is not gone in time, or the host does not answer."""
-    if not this.has_timed_out(event_id):
+    event_id = same_id(entry["event"]["event_id"])
+    if event_id in this.events:
+        until = this.events[event_id]["timeout_at"]
+    else:
+        # Of an earlier run. If it still stands, no host has shown it to this run.
+        started = timestamp(this.run["started"])
+        begin = max(started, timestamp(entry["event"]["not_before"] or ""))
+        timeout = this.hosts[host]["settings"].get("gone_timeout", GONE_TIMEOUT)
+        until = min(begin + timeout, started + LONGEST_WAIT)
+    if this.now <= until:
         return False
     events = (this.given.hosts[host]["observation"] or {}).get("events") or []
     waits_for_others = any(event["affects_me"] and this.has_timed_out(same_id(event["event_id"])) for event in events)
@@ -173,13 +182,15 @@ def _limit_batch(this: Pass, orders: dict[str, Json]) -> None:
     new = [host for host in ready if this.is_new(host)]
     begun = [host for host in ready if host not in new]
     busy = [host for host in begun if this.state_of(host) in BUSY]
-    urgent = [host for host in new if orders[host]["urgent"]]
-    if urgent or any(orders[host]["urgent"] for host in busy):
-        allowed = urgent
+    # A host that failed or cannot be asked does not stop the others: the event is held anyway, and Azure acts in the
+    # end.
+    stuck = [host for host in new if this.cannot_be_asked(host) or this.state_of(host) == "failed"]
+    able = [host for host in new if host not in stuck]
+    if any(orders[host]["urgent"] for host in (*able, *busy)):
+        allowed = [host for host in new if orders[host]["urgent"]]
     else:
-        # The batch under way has to be ready first. A host that failed does not stop the others: the event is held
-        # anyway, and Azure acts in the end.
-        allowed = [] if busy else new[: _batch_size(this.options["serial"], len(ready), len(begun))]
+        # The batch under way has to be ready first.
+        allowed = [] if busy else [*able, *stuck][: _batch_size(this.options["serial"], len(ready), len(begun))]
     for host in set(new).difference(allowed):
         del orders[host]
 

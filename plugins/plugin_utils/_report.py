@@ -136,7 +136,7 @@ def safe(value: t.Any) -> t.Any:
     if isinstance(value, str):
         return masked(value.encode("utf-8", "replace").decode("utf-8"))
     if isinstance(value, t.Mapping):
-        return {safe(key): safe(entry) for key, entry in value.items()}
+        return {safe(str(key)): safe(entry) for key, entry in value.items()}
     return [safe(entry) for entry in value] if isinstance(value, (list, tuple)) else value
 
 

@@ -10,10 +10,10 @@ import contextlib
 import json
 import os
 import re
-import tempfile
 import typing as t
 from datetime import datetime
 
+from ..module_utils._files import read_json, write
 from ..module_utils._text import clean
 from ._report import read
 from ._timeline import page
@@ -99,21 +99,12 @@ def _write_json(file: str, content: t.Mapping[str, t.Any]) -> None:
 def _read_json(file: str) -> dict[str, t.Any]:
     """The dictionary in the file; empty if there is none."""
     try:
-        with open(file, encoding="utf-8") as opened:
-            content = json.load(opened)
-    except (OSError, ValueError, RecursionError):
+        content = read_json(file)
+    except (OSError, ValueError):
         return {}
     return content if isinstance(content, dict) else {}
 
 
 def write_whole(file: str, text: str) -> None:
-    """Replace the file at once, because somebody may be reading it."""
-    descriptor, draft = tempfile.mkstemp(dir=os.path.dirname(file), prefix=".report-")
-    try:
-        with open(descriptor, "w", encoding="utf-8", errors="backslashreplace") as opened:
-            opened.write(text)
-            os.fchmod(opened.fileno(), 0o640)
-        os.replace(draft, file)
-    except OSError:
-        os.unlink(draft)
-        raise
+    """Replace the file at once, because somebody may be reading it, and another run writing it."""
+    write(file, text.encode("utf-8", "backslashreplace"), 0o640, sync=False, draft=f"{file}.{os.getpid()}")

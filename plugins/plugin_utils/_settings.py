@@ -40,6 +40,8 @@ ARTIFACTS = ("result", "was_drill", "report", "report_data", "events", "host_res
 NEAR = 0.9
 # With the default in place of a wrong value of these, the host could ask the wrong service.
 CONNECTION = ("endpoint", "api_version", "vm_name", "record_dir")
+# A number of hosts, or a percentage.
+BATCH = re.compile(r"0*(?:[1-9][0-9]{0,8}|(?:[1-9][0-9]?|100)%)")
 NO_SUCH_VARIABLE = "there is no such variable"
 WrongSetting = check.WrongSetting
 Checker = t.Callable[[t.Any, str], t.Any]
@@ -100,11 +102,10 @@ def _serial(value: t.Any, name: str) -> list[str]:
     """Sizes of batches: numbers of hosts or percentages."""
     given = value if isinstance(value, (list, tuple)) else [value]
     sizes = [str(size).strip() for size in given]
-    for size in sizes:
-        if not size.rstrip("%").isdigit() or int(size.rstrip("%")) < 1 or (size.endswith("%") and int(size[:-1]) > 100):
-            raise check.WrongSetting(
-                f"{name} is {clean(value, 60)}; it has to be a number of hosts, a percentage, or a list of these."
-            )
+    if not sizes or not all(map(BATCH.fullmatch, sizes)):
+        raise WrongSetting(
+            f"{name} is {clean(value, 60)}; it has to be a number of hosts, a percentage, or a list of these."
+        )
     return sizes
 
 

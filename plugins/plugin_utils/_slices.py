@@ -61,11 +61,9 @@ def is_lost_connection(exc: BaseException | None) -> bool:
 
 
 class Slice(t.NamedTuple):
-    """The result of one call. Exactly one of answered, failed and interrupted is true."""
+    """The result of one call: that of the module, which may be a failure that it describes itself, or an error."""
 
     result: Result
-    # The module returned its result, which may be a failure that it describes itself.
-    answered: bool = False
     # Calling it again would not help: this is the result of the task.
     failed: bool = False
     # The host was unreachable or the module was killed: call it again after reconnect().
@@ -138,7 +136,7 @@ class SlicedModule:
                 result = {"failed": True, "msg": f"The answer of the host cannot be used: {clean(exc, 300)}"}
         if self._key in result:
             self._note_answer()
-            return Slice(result, answered=True)
+            return Slice(result)
         killed = "module_stdout" in result and not result.get("unreachable")
         if not (killed or result.get("unreachable")) or (killed and self._is_broken(result)):
             return Slice(result, failed=True)

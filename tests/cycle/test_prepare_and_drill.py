@@ -73,6 +73,12 @@ class TestPrepare:
         names = json.loads((fleet.directory / "reports" / "azure-names.json").read_text())
         assert names == {"web1": "shop_0"}
 
+    def test_hosts_that_a_condition_leaves_out_are_not_judged(self, fleet: Fleet) -> None:
+        playbook = project(fleet, prepare=f"{PREPARE}      when: inventory_hostname != 'web3'\n") / "prepare.yml"
+        run = fleet.run(playbook=str(playbook))
+        assert run.status == 0, run.output[-4000:]
+        assert "2 of 2 hosts are ready" in run.output
+
     def test_it_finds_everything_that_is_written_wrong_and_asks_all_the_same(self, fleet: Fleet) -> None:
         (fleet.home("web1") / "records").write_text("not a directory")
         fleet.variables["web1"]["graceful_window"] = {"start": "25:00", "end": "05:00"}

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.graceful.azure.plugins.module_utils._document import EVENT_FIELDS
+from ansible_collections.graceful.azure.plugins.module_utils._document import EVENT_FIELDS, same_id
+from ansible_collections.graceful.azure.plugins.plugin_utils._approvals import is_ignored, why_held
 from ansible_collections.graceful.azure.plugins.plugin_utils._plan import plan
 
 NOW = "2026-09-19T18:00:00Z"
@@ -57,3 +58,23 @@ def all_ready(made: dict[str, t.Any]) -> dict[str, t.Any]:
         for name in entry["hosts"]:
             reports.setdefault(name, {})[entry["event_id"]] = {"ready": True, "reason": ""}
     return reports
+
+
+def approvals(made: dict[str, t.Any], reports: t.Mapping[str, t.Any]) -> dict[str, list[dict[str, t.Any]]]:
+    """The decision about each event of a plan. `reports` has what each host reported, by its name and the EventId."""
+    result: dict[str, list[dict[str, t.Any]]] = {"approve": [], "held": [], "ignored": []}
+    for entry in made["events"]:
+        event_id = entry["event_id"]
+        reported = {
+            host: report
+            for host, by_event in reports.items()
+            for key, report in by_event.items()
+            if same_id(key) == same_id(event_id)
+        }
+        if is_ignored(entry):
+            result["ignored"].append({"event_id": event_id})
+        elif reasons := why_held(entry, reported):
+            result["held"].append({"event_id": event_id, "reasons": reasons})
+        else:
+            result["approve"].append({key: entry[key] for key in ("event_id", "hosts", "approvers")})
+    return result

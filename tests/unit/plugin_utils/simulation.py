@@ -104,13 +104,15 @@ class Event:
         self.lasts: float = more.get("lasts", 30)
         # How long Azure takes to act on an approval.
         self.delay: float = more.get("delay", 5)
+        # How long after NotBefore Azure starts it by itself.
+        self.late: float = more.get("late", 0)
         self.cancelled: float | None = None
         self.posts: list[tuple[float, str]] = []
 
     @property
     def starts(self) -> float:
         approved = [at + self.delay for at, _host in self.posts]
-        return min([self.not_before, *approved])
+        return min([self.not_before + self.late, *approved])
 
     @property
     def ends(self) -> float:

@@ -12,6 +12,7 @@ import pytest
 from ansible_collections.graceful.azure.plugins.module_utils import _checkpoints, _drains
 from ansible_collections.graceful.azure.plugins.module_utils._kind import LINUX, WINDOWS
 from ansible_collections.graceful.azure.plugins.plugin_utils import _controller_steps as controller
+from ansible_collections.graceful.azure.plugins.plugin_utils._door import admitted
 from ansible_collections.graceful.azure.plugins.plugin_utils._task_files import Unusable
 
 Json = dict[str, t.Any]
@@ -33,7 +34,7 @@ SAVED: Json = {"name": "dump", "kind": "tasks", "options": {"file": "save.yml", 
 def asked(item: Json, mode: str, **more: t.Any) -> Json:
     """The step as the host asks for it."""
     step = {"phase": "drain", "name": item["name"], "kind": item["kind"], "mode": mode, "seconds": 20.0}
-    return {**step, "before": {}, "options": {}, "archive": "", **more}
+    return {**step, "before": {"servers": []}, "options": {}, "archive": "", **more}
 
 
 def found(name: str, probe: bool) -> tuple[str, list[str]]:
@@ -130,7 +131,9 @@ def test_no_balancer_is_waited_for_before_all_let_nothing_new_begin() -> None:
     ],
 )
 def test_a_balancer_where_the_server_was_out_before_is_left_alone(servers: t.Any, put_back: list[str]) -> None:
-    calls = described(asked(BALANCED, "undo", before={"servers": servers}), BALANCED)["calls"]
+    step = asked(BALANCED, "undo", before={"servers": servers})
+    answer = admitted({"report": {"state": "next", "next": step}, "observation": {}})
+    calls = described(answer["report"]["next"], BALANCED)["calls"]
     assert [call["host"] for call in calls] == put_back
 
 

@@ -16,12 +16,11 @@ import typing as t
 from ansible_collections.graceful.azure.plugins.module_utils._checks import WrongSetting
 from ansible_collections.graceful.azure.plugins.module_utils._document import same_id, same_name
 from ansible_collections.graceful.azure.plugins.module_utils._policy import ACTIONS, KEYS, validate_policy
-from ansible_collections.graceful.azure.plugins.plugin_utils._approvals import approvals
 from ansible_collections.graceful.azure.plugins.plugin_utils._capacity import validate_min_available
 from ansible_collections.graceful.azure.plugins.plugin_utils._door import admitted
 from ansible_collections.graceful.azure.plugins.plugin_utils._plan import plan
 from ansible_collections.graceful.azure.plugins.plugin_utils._window import validate_window
-from ansible_collections.graceful.azure.tests.unit.plugin_utils.fleets import NOW, all_ready, event
+from ansible_collections.graceful.azure.tests.unit.plugin_utils.fleets import NOW, all_ready, approvals, event
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 

@@ -691,6 +691,42 @@ def test_an_event_is_approved_once_though_azure_takes_long_to_start_it(world: Wo
     assert outcome(report) == "completed"
 
 
+# Time
+
+
+@pytest.mark.parametrize(
+    ("notice", "late", "most"),
+    [
+        # Azure does not start it at NotBefore: graceful_gone_timeout counts from then.
+        (60, 90000, 60 + 120),
+        # No run waits for more than a day.
+        (3 * 86400, 0, 86400),
+    ],
+)
+def test_a_run_ends_when_its_event_does_not(world: World, notice: float, late: float, most: float) -> None:
+    world.add("web1", policy=[{"name": "only drain", "action": "drain"}], gone_timeout=120)
+    world.announce("E1", "web1", notice=notice, late=late)
+    begin = world.now
+    Player(world, wait_round=600).play()
+    assert world.now - begin < most + 1300
+
+
+@pytest.mark.parametrize("trouble", ["away", "blind"])
+def test_a_run_ends_when_a_host_with_leftovers_of_an_earlier_run_cannot_be_asked_any_more(
+    world: World, trouble: str
+) -> None:
+    (web1,) = world.add("web1", gone_timeout=120)
+    world.announce("E1", "web1", notice=60)
+    earlier = Player(world, "run-0")
+    earlier.play_until(lambda: web1.is_drained)
+    world.now += 3600
+    begin = world.now
+    setattr(web1, trouble, lambda now: now > begin + 1)
+    report = Player(world).play()
+    assert world.now - begin < 900
+    assert report["result"] == "failed"
+
+
 # Confirming
 
 
@@ -707,6 +743,24 @@ def test_a_person_is_asked_once_and_only_a_yes_approves(world: World, answer: st
     assert outcome(report) == wanted
     if wanted == "held":
         assert "Nobody confirmed" in holds(report)
+
+
+def test_what_needs_no_person_is_approved_before_a_person_is_asked(world: World) -> None:
+    world.add("web1", confirm=True)
+    world.add("web2")
+    world.announce("E1", "web1")
+    other = world.announce("E2", "web2")
+    player = Player(world)
+    posts_before: list[int] = []
+
+    def answer(_event_id: str) -> str:
+        posts_before.append(len(other.posts))
+        return "yes"
+
+    player.answer = answer
+    report = player.play()
+    assert posts_before == [1]
+    assert (outcome(report), outcome(report, "E2")) == ("completed", "completed")
 
 
 def test_a_host_that_is_not_ready_any_more_when_the_person_has_answered_holds_the_event(world: World) -> None:
@@ -988,6 +1042,34 @@ def test_a_host_that_fails_does_not_stop_the_batches_after_it(world: World) -> N
     world.announce("E1", "web1", "web2")
     Player(world, serial=["1"]).play()
     assert "do app" in world.hosts["web2"].machine.happened
+
+
+@pytest.mark.parametrize("trouble", ["it cannot be reached", "its service cannot be read", "its record is damaged"])
+def test_a_host_that_cannot_begin_does_not_stop_the_batches_after_it(world: World, trouble: str) -> None:
+    (web1, *_others) = world.add("web1", "web2", "web3")
+    if trouble == "it cannot be reached":
+        web1.away = lambda _now: True
+    elif trouble == "its service cannot be read":
+        web1.blind = lambda _now: True
+    else:
+        web1.folder.text = "damaged"
+    event = world.announce("E1", "web1", "web2", "web3")
+    player = Player(world, serial=["1"])
+    player.names = {"web1": "vm-web1"}
+    player.play_until(lambda: world.hosts["web2"].is_drained and world.hosts["web3"].is_drained)
+    # With less than two minutes left, all begin at once.
+    assert event.not_before - world.now > 150
+
+
+def test_an_urgent_host_that_cannot_be_reached_does_not_keep_the_others_waiting(world: World) -> None:
+    (web1, web2) = world.add("web1", "web2")
+    web1.away = lambda _now: True
+    world.announce("E1", "web1", notice=100)
+    other = world.announce("E2", "web2", notice=900)
+    player = Player(world)
+    player.names = {"web1": "vm-web1"}
+    player.play_until(lambda: web2.is_drained)
+    assert other.not_before - world.now > 800
 
 
 def test_what_is_urgent_begins_before_everything_else(world: World) -> None:

@@ -87,3 +87,5 @@ def test_secrets_of_urls_and_lone_surrogates_leave_the_data_wherever_they_are() 
     assert data["messages"] == ["http://…@db.example.com/health?… failed"]
     assert data["version"] == 2
     assert safe(["\ud800"]) == ["?"]
+    # Keys of different types cannot be sorted when the data is written.
+    assert safe({1: {"a": 2, 3: 4}}) == {"1": {"a": 2, "3": 4}}
