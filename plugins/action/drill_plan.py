@@ -59,9 +59,9 @@ class ActionModule(play.Plugin):
     def _check(self) -> Json:
         drill: Json = self._vars["drill_plan"]
         every = self._vars["hostvars"]
-        answers = {host: play.variables_of(every, host).get("drill_answer") or {} for host in drill["names"]}
+        given = {host: play.variables_of(every, host).get("drill_answer") or {} for host in drill["names"]}
         # A host that is lost already, or that a condition leaves out, has no answer.
-        answers = {host: one for host, one in answers.items() if "reachable" in one}
+        answers = {host: one for host, one in given.items() if "reachable" in one}
         found = objections(drill, answers, self._vars["groups"])
         if found:
             raise WrongSetting(

@@ -331,7 +331,7 @@ class ActionModule(SlicedAction):
 
     def _probe(self, step: Json, values: Json) -> str:
         """Why the user's probe did not pass; empty if it did."""
-        if any(map(self._was_unreachable, step.get("evidence") or [])):
+        if any(controller.was_unreachable(self._vars.get(name)) for name in step.get("evidence") or []):
             return "The host could not be reached by the probe."
         item = next((one for one in _items(values, step) if one["name"] == step["name"]), None)
         probe = item["options"].get(step["probe"]) if item else None
@@ -347,12 +347,6 @@ class ActionModule(SlicedAction):
             if not passed:
                 return f"The {step['probe']} {quoted(condition, 120)} is false."
         return ""
-
-    def _was_unreachable(self, name: str) -> bool:
-        seen = self._vars.get(name)
-        if not isinstance(seen, t.Mapping):
-            return False
-        return any(one.get("unreachable") for one in [seen, *(seen.get("results") or [])])
 
     def _evaluate(self, condition: t.Any, variables: Json) -> bool:
         if isinstance(condition, bool):
@@ -405,7 +399,9 @@ def _work(values: Json) -> Json:
     parts: list[Items] = [values[key] for key in ("drain_steps", "checkpoint", "health")]
     masked = {name: part.masked for name, part in zip(("steps", "checkpoint", "health"), parts, strict=True)}
     # As one text: Ansible masks each value of a no_log dictionary wherever it appears in the answer, even in names.
-    return {**masked, "secrets": json.dumps({key: value for part in parts for key, value in part.secrets.items()})}
+    secrets = {key: value for part in parts for key, value in part.secrets.items()}
+    # A header may be a date, or, before ansible-core 2.19, an encrypted text that is no str.
+    return {**masked, "secrets": json.dumps(secrets, default=str)}
 
 
 def _items(values: Json, step: Json) -> list[Json]:

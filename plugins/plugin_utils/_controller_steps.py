@@ -180,9 +180,9 @@ def answer(step: Json, given: t.Any) -> Json:
     if not isinstance(result, t.Mapping):
         # Ansible gives no reason: a file or role could not be included, or another host failed.
         return {**common, "ok": False, "message": NOT_RUN}
-    is_balancer = step["kind"] == "haproxy"
-    left = [item for item in _items(result) if is_balancer and isinstance(item.get("sessions"), int)]
-    others = [item for item in _items(result) if item not in left]
+    items = _items(result)
+    left = [item for item in items if step["kind"] == "haproxy" and isinstance(item.get("sessions"), int)]
+    others = [item for item in items if item not in left]
     bad = next(filter(is_bad, others if left else [*others, result]), None)
     if bad is not None:
         where = (bad.get("item") or {}).get("host", "") if isinstance(bad.get("item"), t.Mapping) else ""
@@ -193,10 +193,10 @@ def answer(step: Json, given: t.Any) -> Json:
     if left:
         message = ", ".join(f"{count(item['sessions'], 'session')} on {item['item']['host']}" for item in left)
         return {**common, "ok": False, "late": True, "pending": step["may_go_on"], "message": message}
-    changed = [item for item in _items(result) if item.get("changed")]
+    changed = [item for item in items if item.get("changed")]
     if step["kind"] == "haproxy" and step["mode"] == "verify" and changed:
         return {**common, "ok": False, "message": message_of(changed[0])}
-    message = message_of(_items(result)[-1]) if _items(result) else ""
+    message = message_of(items[-1]) if items else ""
     return {**common, "ok": True, "message": message or "the tasks ran"}
 
 
@@ -204,6 +204,12 @@ def message_of(result: t.Mapping[str, t.Any]) -> str:
     texts = (result.get(key) for key in ("msg", "stderr", "module_stderr", "reason"))
     message = clean(next((text for text in texts if text), "no reason was given"))
     return f"it could not be reached: {message}" if result.get("unreachable") else message
+
+
+def was_unreachable(registered: t.Any) -> bool:
+    """Whether what a task has registered says that the host could not be reached, by the task or one of its items."""
+    found = [registered, *_items(registered)] if isinstance(registered, t.Mapping) else []
+    return any(one.get("unreachable") for one in found)
 
 
 def is_bad(result: t.Mapping[str, t.Any]) -> bool:

@@ -11,7 +11,6 @@ import re
 import typing as t
 from collections.abc import Iterator
 
-from ansible.errors import AnsibleError
 from ansible.playbook.block import Block
 from ansible.playbook.helpers import load_list_of_blocks
 from ansible.playbook.task import Task
@@ -60,8 +59,11 @@ def read(path: str, action: ActionBase, probe: bool, known: t.Collection[str] = 
         if not isinstance(given, list):
             raise Unusable("which is not a list of tasks")
         tasks = list(_tasks_in(load_list_of_blocks(given, play, variable_manager=_NoImports(), loader=loader)))
-    except AnsibleError as exc:
-        raise Unusable(f"which cannot be read: {clean(exc.message, 300)}") from exc
+    except Unusable:
+        raise
+    except Exception as exc:
+        # For some of what is not a task, ansible-core raises other errors than its own.
+        raise Unusable(f"which cannot be read: {clean(getattr(exc, 'message', None) or exc, 300)}") from exc
     for task in tasks:
         _check_other_hosts(task)
         if isinstance(task, TaskInclude):

@@ -300,3 +300,26 @@ def test_an_order_gets_as_many_passes_as_its_steps_may_need(
     order: str, drains: list[Json], record: Json | None, passes: int
 ) -> None:
     assert controller.most_passes(order, drains, [], record) == passes
+
+
+@pytest.mark.parametrize(
+    ("registered", "is_unreachable"),
+    [
+        ({"unreachable": True}, True),
+        ({"results": [{}, {"unreachable": True}]}, True),
+        ({"results": [{}]}, False),
+        # The modules for packages return texts.
+        ({"results": ["Installed: app"]}, False),
+        ({"results": {"a": 1}}, False),
+        (None, False),
+        ("text", False),
+    ],
+)
+def test_a_probe_knows_whether_its_tasks_have_reached_the_host(registered: t.Any, is_unreachable: bool) -> None:
+    assert controller.was_unreachable(registered) is is_unreachable
+
+
+def test_sessions_are_those_of_balancers_only() -> None:
+    step = described(asked(OWN, "do"), OWN)
+    result = {"results": [{"item": "a", "sessions": 3}]}
+    assert controller.answer(step, {"until": step["until"], "result": result})["ok"] is True

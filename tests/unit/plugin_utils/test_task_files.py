@@ -71,6 +71,8 @@ def test_a_good_file_names_what_its_tasks_registered(action: t.Any, tmp_path: Pa
         ("a: b\n", "which is not a list of tasks"),
         ("- name: [\n", "which cannot be read"),
         ("- nonsense.of.mine:\n    x: 1\n  no_such_keyword: 1\n", "which cannot be read"),
+        ("- {1: 2}\n", "which cannot be read"),
+        ("- {action: {module: 3}}\n", "which cannot be read"),
         ("- ansible.builtin.import_tasks: other.yml\n", "which imports other files or roles; include them instead"),
     ],
 )
