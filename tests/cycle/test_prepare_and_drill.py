@@ -92,7 +92,7 @@ class TestPrepare:
         assert run.status == 2
         assert "Traceback" not in run.output
         for said in (
-            "web1: The host cannot read or write the record of a maintenance (graceful_record_dir)",
+            "/records is not a directory. Move it away, or set another graceful_record_dir.",
             "web1: graceful_window: ",
             "web2: graceful_drain_steps: Drain step 'app' has the unknown kind 'service'",
             "web2: graceful_min_available cannot be evaluated",
