@@ -20,7 +20,6 @@ from ..plugin_utils._door import admitted
 from ..plugin_utils._host_settings import (
     PLACEHOLDER,
     api_version,
-    directories,
     file_mistakes,
     finder,
     host_settings,
@@ -32,7 +31,7 @@ from ..plugin_utils._play import run_so_far
 from ..plugin_utils._readiness import record_problem
 from ..plugin_utils._report_dir import CHECKPOINTS, absolute
 from ..plugin_utils._role_report import UNFINISHED, role_report
-from ..plugin_utils._settings import SETTINGS_ON, Items, Settings, WrongSetting, misspelt_for_role, registered, seconds
+from ..plugin_utils._settings import PREFIX, SETTINGS_ON, Items, Settings, WrongSetting, misspelt_for_role, registered, seconds
 from ..plugin_utils._slices import SlicedAction, SlicedModule, say
 
 MODULE = "graceful.azure.host_maintenance"
@@ -44,6 +43,7 @@ READ_TIMEOUT = 10
 APPROVE_TIMEOUT = 30
 CHANGING = ("ready", "next", "put_back", "released", "approved", "working")
 FOR_THE_PLAN = ("policy", "min_available", "window", "drain_budget", "confirm", "gone_timeout", "vm_name")
+FROM_VARIABLES = ("endpoint", "api_version", "vm_name", "record_dir", "checkpoint_dir")
 # Options of this plugin, which are not passed to the host.
 FOR_CONTROLLER = ("steps", "checkpoint", "health", "timeout", "controller_dir", "role", "continued")
 # The answer to an approval if the hosts' reports are too old by now: nothing is sent.
@@ -184,10 +184,22 @@ class ActionModule(SlicedAction):
 
     def _order_arguments(self, request: Json, values: Json, before: Json) -> Json:
         args = {key: value for key, value in request.items() if key not in FOR_CONTROLLER}
-        args.update(directories(platform_of(self), request), **_work(values))
+        args.update(self._from_variables(request), **_work(values))
         if not self._seconds(request, "silent_for", 120.0):
             args["silent_for"] = self._seconds(request, "seconds", 300.0) + 300.0
         return {**args, **self._step_argument(before.get("step"), values, before.get("number", 0))}
+
+    def _from_variables(self, request: Json) -> Json:
+        """What a role was not given, from the host's variables graceful_*, as in a run."""
+        if not self._task.args.get("role"):
+            return {}
+        settings = host_settings(self, self._vars, (request.get("events") or [PLACEHOLDER])[0])
+        missing = [key for key in FROM_VARIABLES if not request.get(key)]
+        wrong = [settings.mistakes[PREFIX + key] for key in missing if PREFIX + key in settings.mistakes]
+        if wrong:
+            raise WrongSetting(" ".join(wrong))
+        # A name that is not known is asked of the service.
+        return {key: settings.values[key] for key in missing if settings.values[key]}
 
     def _order_result(self, request: Json, values: Json, answer: Json, until: float, module: SlicedModule) -> Json:
         drains, saves = values["drain_steps"].items, values["checkpoint"].items

@@ -47,15 +47,6 @@ def with_variable_names(answer: Json, prefix: str = PREFIX) -> Json:
     return answer
 
 
-def directories(platform: str, given: t.Mapping[str, t.Any]) -> Json:
-    """The default directories of the platform, where the role's variables have the default of Linux hosts."""
-    return {
-        key: SETTINGS_ON[platform][key].default
-        for key in ("record_dir", "checkpoint_dir")
-        if given.get(key) == SETTINGS[key].default
-    }
-
-
 def file_mistakes(action: ActionBase, variables: Json, values: Json) -> list[str]:
     """The mistakes in the task files of the steps and checkpoints."""
     find = finder(action, variables)

@@ -202,10 +202,10 @@ class Stage:
             "reports": str(self.reports),
             "work": f"{self.folder}/{{{{ inventory_hostname }}}}",
             "fate": "{{ work }}.fate",
-            "drain_record_dir": "{{ work }}/records",
+            # The role restore is given its own variables, the others take them from these.
+            "graceful_record_dir": "{{ work }}/records",
+            "graceful_checkpoint_dir": "{{ work }}/archives",
             "seconds": 300,
-            "checkpoint_record_dir": "{{ work }}/records",
-            "checkpoint_directory": "{{ work }}/archives",
             "checkpoint_controller_directory": "{{ reports }}/archives",
             "restore_record_dir": "{{ work }}/records",
             "restore_controller_directory": "{{ reports }}/archives",
@@ -225,11 +225,9 @@ class Stage:
             "turns": [self._turn(case, turn) for turn in case.turns],
             "health": f"{server.url}/{case.name}/health",
             "service": f"{server.url}/{case.name}",
-            "drain_endpoint": endpoint,
-            "checkpoint_endpoint": endpoint,
+            "graceful_endpoint": endpoint,
             "restore_endpoint": endpoint,
             "approve_leaders": [case.name],
-            "approve_endpoints": {case.name: endpoint},
             **case.variables,
         }
 
