@@ -207,21 +207,26 @@ def test_a_session_that_stays_long_does_not_keep_the_other_host_waiting(balancer
     (tmp_path / "fleet").mkdir()
     fleet = Fleet(tmp_path / "fleet", 2)
     sessions = connections_to(balancer, "web1")
-    # Only web1 keeps its session, for longer than two slices.
+    # Only web1 keeps its session, for longer than two slices after its drain has begun.
     wait_for("a session of web2", lambda: balancer.server("web2").look().sessions == 1)
 
+    has_ended = threading.Event()
+
     def close_all() -> None:
+        while balancer.server("web1").look().state == "ready" and not has_ended.wait(0.5):
+            pass
+        has_ended.wait(30)
         for one in sessions:
             one.close()
 
-    closing = threading.Timer(30, close_all)
+    closing = threading.Thread(target=close_all)
+    closing.start()
     try:
         fleet.variables["web1"]["graceful_drain_steps"] = [
             {**step, "sockets": sockets, "timeout": 120},
             *fleet._defaults()["graceful_drain_steps"],
         ]
         fleet.announce("web1", "web2", started_for=8)
-        closing.start()
         run = fleet.run()
         assert run.status == 0, run.output[-4000:]
         lines = [line for line in run.output.splitlines() if "1 session on localhost" in line]
@@ -230,5 +235,6 @@ def test_a_session_that_stays_long_does_not_keep_the_other_host_waiting(balancer
         fleet.check_invariant()
         fleet.check_all_back()
     finally:
-        closing.cancel()
+        has_ended.set()
         fleet.stop()
+        closing.join()
