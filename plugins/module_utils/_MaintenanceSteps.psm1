@@ -195,7 +195,7 @@ function Wait-GracefulProof {
 function Test-Health {
     # Waits until each item passes, for so many seconds at most, or raises an error with the first that does not. Options that are
     # secrets may be missing.
-    param($Items, [scriptblock]$Progress, [double]$Seconds)
+    param($Items, [scriptblock]$Progress, [double]$Seconds = [double]::PositiveInfinity)
     $until = (Get-GracefulMonotonic) + $Seconds
     foreach ($given in @($Items)) {
         $item = New-GracefulMap $script:HealthDefaults $given
