@@ -215,7 +215,7 @@ def test_a_session_that_stays_long_does_not_keep_the_other_host_waiting(balancer
     def close_all() -> None:
         while balancer.server("web1").look().state == "ready" and not has_ended.wait(0.5):
             pass
-        has_ended.wait(30)
+        has_ended.wait(50)
         for one in sessions:
             one.close()
 
