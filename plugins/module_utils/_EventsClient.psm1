@@ -19,6 +19,8 @@ $script:EventsPath = '/metadata/scheduledevents'
 $script:InstancePath = '/metadata/instance'
 $script:InstanceVersion = '2021-02-01'
 $script:PreviewVersion = '2017-03-01'
+# Seconds until a VM that has no name, such as a classic one, is asked for it again.
+$script:NameAgain = 60.0
 # api_version=auto tries them in this order.
 $script:Versions = @(
     '2024-07-09', '2020-07-01', '2019-08-01', '2019-04-01', '2019-01-01', '2017-11-01', '2017-08-01', $script:PreviewVersion
@@ -497,7 +499,7 @@ function New-GracefulService {
     $fallbacks = $null
     if ($automatic) { $fallbacks = { Get-LeaseEndpoint } }
     return @{
-        Endpoint = $endpoint; Fallbacks = $fallbacks; ApiVersion = $version; Choosing = $choosing; Etag = $null; Document = $null; Connection = $null; HasNoName = $false
+        Endpoint = $endpoint; Fallbacks = $fallbacks; ApiVersion = $version; Choosing = $choosing; Etag = $null; Document = $null; Connection = $null; AskNameAt = 0.0
         Limits = @{
             connect_timeout = [double]$Params['connect_timeout']; read_timeout = [double]$Params['read_timeout']; retries = [int]$Params['retries']
         }
@@ -557,9 +559,9 @@ function Stop-Unusable {
 }
 
 function Get-GracefulVmName {
-    # This VM's Azure name; null where the service has no instance metadata, as on classic VMs, which are not asked again.
+    # This VM's Azure name; null where the service has no instance metadata, as on classic VMs.
     param($Service)
-    if ($Service.HasNoName) { return $null }
+    if ((Get-GracefulMonotonic) -lt $Service.AskNameAt) { return $null }
     $name = $null
     try {
         $name = Invoke-Fetch $Service $script:InstancePath $script:InstanceVersion { param($Of, $Reply) Read-NameReply $Of $Reply } @{} (Get-Deadline $Service)
@@ -568,7 +570,7 @@ function Get-GracefulVmName {
         $refusal = Resolve-GracefulError $_
         if ($refusal.Kind -ne 'refused' -or @(400, 404, 405) -notcontains $refusal.Status) { throw }
     }
-    $Service.HasNoName = $null -eq $name
+    if ($null -eq $name) { $Service.AskNameAt = (Get-GracefulMonotonic) + $script:NameAgain }
     return $name
 }
 

@@ -407,9 +407,10 @@ function Get-UnderWay {
     catch {
         $known = Resolve-GracefulError $_
         if ($known.Kind -ne 'lost_claim') { throw }
-        # Without a holder it was the work that closed the record, at its end.
-        if (@($known.Fields['held'].PSBase.Values | Where-Object { $_.PSBase.Count }).Count) { throw }
-        if ($state['result'] -is [System.Collections.IDictionary] -and $state['result']['state'] -ceq 'next') { throw }
+        # Without a holder it was the work that closed the record, at its end. Otherwise it has ended before that, and what this run
+        # still has is put back anew.
+        if (@($known.Fields['held'].PSBase.Values | Where-Object { $_.PSBase.Count }).Count) { return $null }
+        if ($state['result'] -is [System.Collections.IDictionary] -and $state['result']['state'] -ceq 'next') { return $null }
     }
     return , (Wait-Result $Engine $owner)
 }
@@ -665,6 +666,21 @@ function Get-ComparedState {
     return Get-GracefulHash (ConvertTo-GracefulJson @($events, $steps, $marks) -Sorted)
 }
 
+function Assert-Event {
+    param($Announced)
+    $id = $Announced['event_id']
+    if ($id -isnot [string] -or -not $id.Trim()) { throw (New-GracefulError 'events: each needs an event_id.' 'wrong_option') }
+    $shown = Format-GracefulText $id 80
+    if ($null -ne $Announced['event_type'] -and $Announced['event_type'] -isnot [string]) {
+        throw (New-GracefulError "events: event_type of $shown has to be a string." 'wrong_option')
+    }
+    $names = $Announced['resources']
+    if ($null -eq $names) { return }
+    if ($names -isnot [System.Collections.IList] -or @($names | Where-Object { $_ -isnot [string] }).Count) {
+        throw (New-GracefulError "events: resources of $shown has to be a list of strings." 'wrong_option')
+    }
+}
+
 function Invoke-GracefulModule {
     # What the module does with its options, and what it returns.
     param($Params, [bool]$CheckMode)
@@ -683,9 +699,7 @@ function Invoke-GracefulModule {
     if ($given -cne 'look' -and -not ($Params['events'].Count -and ([string]$Params['run_id']).Trim())) {
         throw (New-GracefulError "order=$given needs events and run_id." 'wrong_option')
     }
-    foreach ($one in $Params['events']) {
-        if ($one['event_id'] -isnot [string] -or -not $one['event_id'].Trim()) { throw (New-GracefulError 'events: each needs an event_id.' 'wrong_option') }
-    }
+    foreach ($one in $Params['events']) { Assert-Event $one }
     $Params['checkpoint_dir'] = [System.Environment]::ExpandEnvironmentVariables([string]$Params['checkpoint_dir'])
     $run = New-GracefulMap
     foreach ($name in @('run_id', 'run_name', 'silent_for', 'force')) { $run[$name] = $Params[$name] }

@@ -571,10 +571,7 @@ function Add-GracefulStepNote {
     Update-GracefulRecord $Keeper $EventIds {
         param($record)
         Set-StepNote $record $Step
-        if (@('doing', 'failed') -ccontains $Step['status']) {
-            # Whichever run has verified that the host is ready: it is not any more.
-            foreach ($entry in @($record['events'].PSBase.Values)) { $entry['ready'] = $null }
-        }
+        if (@('doing', 'failed') -ccontains $Step['status']) { Clear-Ready $record }
         if ($Mark) {
             $said = $Detail
             if (-not $said) { $said = $Step['name'] }
@@ -591,6 +588,33 @@ function Set-GracefulEvent {
         foreach ($name in @($Fields.PSBase.Keys)) { $own[$EventId][$name] = $Fields[$name] }
         if ($Mark) { Add-GracefulMark $Keeper $record $Mark '' $EventId }
     }
+}
+
+function Clear-Ready {
+    # Whichever run has verified that the host is ready: it is not any more.
+    param($Record)
+    foreach ($entry in @($Record['events'].PSBase.Values)) { $entry['ready'] = $null }
+}
+
+function Set-GracefulReady {
+    # Everything was verified. That is marked once, until something else happens on the host.
+    param($Keeper, $EventIds, [string]$Message)
+    Update-GracefulRecord $Keeper $EventIds {
+        param($record, $own)
+        $marked = @()
+        $marks = @($record['timeline'])
+        for ($at = $marks.Count - 1; $at -ge 0 -and $marks[$at]['what'] -ceq 'ready'; $at--) { $marked += $marks[$at]['event_id'] }
+        foreach ($entry in @($own.PSBase.Values)) {
+            $id = $entry['event']['event_id']
+            if (-not $entry['ready'] -and $marked -cnotcontains $id) { Add-GracefulMark $Keeper $record 'ready' $Message $id }
+            $entry['ready'] = Get-GracefulNow
+        }
+    }
+}
+
+function Set-GracefulNotReady {
+    param($Keeper, $EventIds)
+    Update-GracefulRecord $Keeper $EventIds { param($record) Clear-Ready $record }
 }
 
 function Add-GracefulUnhealthy {
@@ -617,8 +641,11 @@ function Add-GracefulOrphan {
         $record = Read-Record $Keeper
         if ($null -eq $record) { $record = New-Record $BootId }
         $noted = Find-GracefulStep $record $Step['phase'] $Step['name']
-        if ($null -eq $noted -or $noted['status'] -ceq 'undone') { Set-StepNote $record (New-GracefulMap $Step @{ status = 'failed' }) }
         $id = Get-GracefulSameId $Announced['event_id']
+        $entry = $record['events'][$id]
+        if ($null -eq $noted -or $noted['status'] -ceq 'undone') { Set-StepNote $record (New-GracefulMap $Step @{ status = 'failed' }) }
+        # It is not lost: the event has started.
+        elseif ($null -ne $entry -and $entry['claim']['run_id'] -ceq $Keeper.Run['run_id']) { return }
         if (-not $record['events'].Contains($id)) {
             $record['events'][$id] = New-ClaimedEntry $Keeper $record $Announced $null $null
             $record['events'][$id]['claim']['silent_until'] = Get-GracefulNow
@@ -742,6 +769,7 @@ function Write-SystemLog {
 Export-ModuleMember -Function @(
     'New-GracefulKeeper', 'Read-GracefulRecord', 'Test-GracefulRecordWritable', 'Add-GracefulClaim', 'Update-GracefulRecord',
     'Add-GracefulStepNote', 'Add-GracefulMark', 'Add-GracefulOrphan', 'Close-GracefulEvent', 'Clear-GracefulClaim',
-    'Add-GracefulUnhealthy', 'Find-GracefulStep', 'Get-GracefulUnfinished', 'Open-GracefulLock', 'Test-GracefulLocked',
-    'Read-GracefulFile', 'Move-GracefulDraft', 'New-GracefulDirectory', 'Set-GracefulEvent', 'Test-GracefulStale'
+    'Add-GracefulUnhealthy', 'Set-GracefulReady', 'Set-GracefulNotReady', 'Find-GracefulStep', 'Get-GracefulUnfinished',
+    'Open-GracefulLock', 'Test-GracefulLocked', 'Read-GracefulFile', 'Move-GracefulDraft', 'New-GracefulDirectory',
+    'Set-GracefulEvent', 'Test-GracefulStale'
 )

@@ -17,6 +17,8 @@ $script:PhaseNames = @{ drain = 'Drain step'; checkpoint = 'Checkpoint' }
 $script:Pauses = @(10.0, 20.0, 40.0, 60.0)
 # With less time the controller is not asked for a step again that it has begun.
 $script:ShortestRequest = 1.0
+# The same for the time of the order, which is never less, however late it is: what can be saved is not kept waiting.
+$script:LeastTime = 5.0
 $script:LeftOut = 'it was out of service before the event, and stays out of service'
 # If the machine is deleted, checkpoints are saved even after a failed drain.
 $script:TakenAway = @('preempt', 'terminate')
@@ -311,13 +313,7 @@ function Invoke-All {
 function Set-Ready {
     param($Steps)
     $message = "$(Format-GracefulCount @($Steps.Order['steps']).Count 'drain step') done, $(Format-GracefulCount @($Steps.Order['checkpoint']).Count 'checkpoint') saved, all verified"
-    Update-GracefulRecord $Steps.Keeper $Steps.Mine {
-        param($record, $own)
-        foreach ($entry in @($own.PSBase.Values)) {
-            if (-not $entry['ready']) { Add-GracefulMark $Steps.Keeper $record 'ready' $message $entry['event']['event_id'] }
-            $entry['ready'] = Get-GracefulNow
-        }
-    }
+    Set-GracefulReady $Steps.Keeper $Steps.Mine $message
     return , (New-GracefulMap @{ state = 'ready'; message = $message })
 }
 
@@ -494,7 +490,7 @@ function Request-Controller {
         $done = $false
     }
     if (Test-Answer $Steps $Step 'do') {
-        if ((Test-Pending $Steps) -and $null -ne $Noted -and $Noted['status'] -ceq 'doing') { Request-Again $Steps $Step $Noted }
+        if ((Test-Pending $Steps) -and $null -ne $Noted) { Request-Again $Steps $Step $Noted }
         $message = Get-Answer $Steps
         $mark = 'draining'
         if ($Step['phase'] -ceq 'checkpoint') { $mark = 'checkpointed' }
@@ -516,21 +512,22 @@ function Test-Pending {
     # Whether the controller has begun one of the steps, and it takes longer than the other hosts can wait.
     param($Steps)
     $answer = $Steps.Answer
-    if ($null -eq $answer -or -not $answer['pending'] -or $answer['phase'] -cne 'drain') { return $false }
-    return @(@($Steps.Order['steps']) | Where-Object { $_['name'] -ceq $answer['name'] }).Count -gt 0
+    if ($null -eq $answer -or -not $answer['pending'] -or $answer['phase'] -cne 'drain' -or $answer['mode'] -cne 'do') { return $false }
+    if (@(@($Steps.Order['steps']) | Where-Object { $_['name'] -ceq $answer['name'] }).Count -eq 0) { return $false }
+    $noted = Find-GracefulStep $Steps.Record 'drain' $answer['name']
+    return $null -ne $noted -and $noted['status'] -ceq 'doing'
 }
 
 function Request-Again {
     # No attempt is counted. When the time of the step is over, its answer is a failure like any other.
     param($Steps, $Step, $Noted)
     $left = $Steps.Until - (Get-GracefulMonotonic)
-    if ($Step['timeout']) {
-        $left = [Math]::Min($left, [double]$Step['timeout'] - [Math]::Max(0.0, (Get-GracefulNow) - $Noted['at']))
-    }
-    if ($left -lt $script:ShortestRequest) { return }
+    $ofStep = $left
+    if ($Step['timeout']) { $ofStep = [double]$Step['timeout'] - [Math]::Max(0.0, (Get-GracefulNow) - $Noted['at']) }
+    if ($left -le $script:LeastTime -or $ofStep -lt $script:ShortestRequest) { return }
     $message = 'it takes longer'
     if ($Steps.Answer['message']) { $message = $Steps.Answer['message'] }
-    $asked = New-GracefulMap (Get-Key $Step) @{ mode = 'do'; seconds = $left }
+    $asked = New-GracefulMap (Get-Key $Step) @{ mode = 'do'; seconds = [Math]::Min($left, $ofStep) }
     throw (New-Next $asked "$($Step['name']): $(Format-GracefulText $message)")
 }
 
@@ -584,6 +581,8 @@ function Invoke-PutBack {
 function Invoke-UndoAll {
     # Restores checkpoints, undoes steps in reverse order, checks the health, and lets traffic return last.
     param($Steps, [bool]$Lost, [bool]$Check)
+    # What another run has verified for its own event does not hold any more either.
+    Set-GracefulNotReady $Steps.Keeper $Steps.Mine
     $left = Get-GracefulUnfinished $Steps.Record
     $drained = @($left | Where-Object { $_['phase'] -ceq 'drain' })
     [Array]::Reverse($drained)
