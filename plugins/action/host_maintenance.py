@@ -31,7 +31,16 @@ from ..plugin_utils._play import run_so_far
 from ..plugin_utils._readiness import record_problem
 from ..plugin_utils._report_dir import CHECKPOINTS, absolute
 from ..plugin_utils._role_report import UNFINISHED, role_report
-from ..plugin_utils._settings import PREFIX, SETTINGS_ON, Items, Settings, WrongSetting, misspelt_for_role, registered, seconds
+from ..plugin_utils._settings import (
+    PREFIX,
+    SETTINGS_ON,
+    Items,
+    Settings,
+    WrongSetting,
+    misspelt_for_role,
+    registered,
+    seconds,
+)
 from ..plugin_utils._slices import SlicedAction, SlicedModule, say
 
 MODULE = "graceful.azure.host_maintenance"

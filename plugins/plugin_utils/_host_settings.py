@@ -14,7 +14,7 @@ from ..module_utils._document import EVENT_FIELDS
 from . import _controller_steps as controller
 from . import _task_files as task_files
 from ._platform import platform_of
-from ._settings import PREFIX, SETTINGS, SETTINGS_ON, Settings, read_settings
+from ._settings import PREFIX, Settings, read_settings
 
 Json = dict[str, t.Any]
 # Advice of the module, and with the variables of users.

@@ -27,5 +27,5 @@ def test_the_service_is_found(found: dict[str, Json], place: str, endpoint: str)
 def test_where_there_is_none_that_is_said(found: dict[str, Json]) -> None:
     result = found["nothing"]["result"]
     assert found["nothing"]["status"] == "failed"
-    for word in ("http://169.254.169.254", "cannot be reached", "Is this an Azure VM"):
+    for word in ("http://169.254.169.254", "cannot be reached", "that this is an Azure VM"):
         assert word in result["msg"]
