@@ -33,7 +33,7 @@ def give(order: str, **more: t.Any) -> Json:
     """A turn in which the module gets an order; what is not one of its options is the turn's."""
     options: Json = {
         "order": order,
-        "endpoint": "{{ drain_endpoint }}",
+        "endpoint": "{{ graceful_endpoint }}",
         "record_dir": "{{ work }}/records",
         "checkpoint_dir": "{{ work }}/archives",
     }
